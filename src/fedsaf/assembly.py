@@ -1,0 +1,121 @@
+"""From a checked configuration to a job. The last place that sees configuration; everything behind it sees objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from fedsaf.data.federated import FederatedData, federate
+from fedsaf.federation.job import Job, Outputs, RunSettings
+from fedsaf.federation.local import LocalPlan
+from fedsaf.federation.loop import LoopSettings
+from fedsaf.results.environment import environment
+from fedsaf.results.progress import NullProgress, make_progress
+from fedsaf.results.recorder import Recorder, write_atomically
+from fedsaf.results.tracking import RunInfo
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a job comes from: what is written beside its results.
+
+    Attributes:
+        config: resolved configuration, plain containers.
+        choices: choice of each group.
+        words: overrides as typed.
+        config_hash: of what determines the result.
+        folder: run folder.
+    """
+
+    config: Mapping[str, Any]
+    choices: Mapping[str, str]
+    words: list[str]
+    config_hash: str
+    folder: Path
+
+    def write(self, job: Job) -> None:
+        """Write everything about the run that does not change while it goes on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        content = {**self.config, "choices": dict(self.choices), "overrides": self.words}
+        write_atomically(self.folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
+        record = environment(threads=job.fabric.threads_per_rank) | {"ranks": job.fabric.num_ranks}
+        write_atomically(self.folder / "environment.json", _json(record))
+        job.data.record.save(self.folder)
+
+    def info(self, run_id: str | None) -> RunInfo:
+        """Return what a mirror is told about the run."""
+        return RunInfo(self.folder, self.config, self.choices, self.config["seed"], self.config["rounds"], run_id, 0)
+
+
+def assemble(origin: Origin) -> Job:
+    """Instantiate and check every part.
+
+    Raises:
+        ValueError: a part refuses its values, or data and models do not fit; nothing has been written then.
+        FileNotFoundError: data or weights that are not where they should be.
+    """
+    config = origin.config
+    parts = {
+        name: instantiate(config[name], _convert_="all")
+        for name in ("partition", "model_group", "method", "optimizer", "fabric", "logger")
+    }
+    protocol, group = config["protocol"], parts["model_group"]
+    data = _federated_data(config, parts["partition"], protocol)
+    group.check(config["batch_size"], data.dataset.image_size, data.dataset.channels)
+    return Job(
+        data=data,
+        group=group,
+        method=parts["method"],
+        optimizer=parts["optimizer"],
+        fabric=parts["fabric"],
+        loop=_pick(LoopSettings, config),
+        plan=_pick(LocalPlan, {**config, **protocol}),
+        settings=_pick(RunSettings, {**config, **protocol}),
+        identity={
+            "config_hash": origin.config_hash,
+            "partition_hash": data.record.hash,
+            "fingerprint": data.dataset.fingerprint,
+        },
+        outputs=Outputs(
+            folder=origin.folder,
+            recorder=partial(Recorder, origin.folder),
+            tracker=partial(_start_tracker, parts["logger"], origin),
+            progress=partial(make_progress, 0) if config["progress"] else NullProgress,
+        ),
+    )
+
+
+def _federated_data(config: Mapping[str, Any], partitioner: Any, protocol: Mapping[str, Any]) -> FederatedData:
+    """Load the data and share it out; the subset and the partition depend on the partition seed, never on the run's."""
+    dataset = instantiate(config["dataset"], _convert_="all").load(partitioner.seed)
+    return federate(dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"])
+
+
+def show_partition(data: FederatedData) -> None:
+    """Print who holds what, one line per client and part."""
+    from fedsaf.data.report import partition_table
+
+    Console().print(partition_table(data.record))
+
+
+def _start_tracker(tracker: Any, origin: Origin, run_id: str | None) -> Any:
+    tracker.start(origin.info(run_id))
+    return tracker
+
+
+def _pick(kind: type, values: Mapping[str, Any]) -> Any:
+    """Build a settings record from the keys of the same names."""
+    return kind(**{name: values[name] for name in kind.__dataclass_fields__})
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,130 @@
+"""Checks on the composed configuration, and the identity of a run. Imports nothing heavy.
+
+Everything a user can get wrong without looking at the data is said here, before anything is loaded or written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+INCIDENTAL = (
+    "results_root",
+    "force",
+    "logger",
+    "progress",
+    "checkpoint_overhead",
+    "client_store",
+    "on_client_error",
+    "fabric.accelerator",
+    "fabric.devices",
+    "fabric.num_nodes",
+    "fabric.threads",
+)
+"""Keys that change how a run is carried out, but not what it computes; they do not enter its identity."""
+
+COUNTS = ("rounds", "num_clients", "local_epochs", "batch_size", "feature_dim", "eval_batch_size", "eval_every")
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be run; the message says what came and what was expected."""
+
+
+def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
+    """Refuse what cannot be run.
+
+    Args:
+        config: the resolved configuration as plain containers.
+        chosen: groups the user chose on the command line or in an experiment, with the choice.
+
+    Raises:
+        ConfigError: naming the key, what came and what was expected.
+    """
+    for key in COUNTS:
+        _expect(_is_int(config[key]) and config[key] >= 1, key, config[key], "a whole number >= 1")
+    _expect(config["seed"] is None or _is_int(config["seed"]), "seed", config["seed"], "a whole number, or null")
+    ratio = config["participation_ratio"]
+    _expect(_is_number(ratio) and 0 < ratio <= 1, "participation_ratio", ratio, "a number in (0, 1], 1 for everyone")
+    every = config["diagnostics_every"]
+    _expect(_is_int(every) and every >= 0, "diagnostics_every", every, "a whole number >= 0, 0 for never")
+    policy = config["on_client_error"]
+    _expect(policy in ("stop", "skip"), "on_client_error", policy, "stop or skip")
+    partition = config["partition"]
+    if "alpha" in partition:
+        alpha = partition["alpha"]
+        _expect(_is_number(alpha) and alpha > 0, "partition.alpha", alpha, "a number > 0, for example 0.1")
+    for key, value in config["alignment"].items():
+        if key.endswith("_weight"):
+            _expect(_is_number(value) and value >= 0, f"alignment.{key}", value, "a finite number >= 0")
+    lr = config["optimizer"]["lr"]
+    _expect(_is_number(lr) and lr > 0, "optimizer.lr", lr, "a number > 0")
+    _check_choices_are_read(config, chosen)
+
+
+def _check_choices_are_read(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
+    method = config["method"]
+    for group in ("alignment", "prototype"):
+        if group in chosen and group not in method["reads"]:
+            reads = ", ".join(method["reads"]) or "neither alignment nor prototype"
+            raise ConfigError(
+                f"{group}={chosen[group]} was chosen, but method={method['name']} does not read it (it reads {reads}); "
+                f"leave it out, or take method=prototype, which combines any alignment with any constructor"
+            )
+
+
+def identity(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the configuration that determines the result."""
+    kept = json.loads(json.dumps(config))
+    for dotted in INCIDENTAL:
+        *path, last = dotted.split(".")
+        node = kept
+        for name in path:
+            node = node.get(name, {})
+        node.pop(last, None)
+    return kept
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Return 12 hexadecimal digits that are equal for equal identities.
+
+    >>> config_hash({"seed": 0, "force": True}) == config_hash({"seed": 0, "force": False})
+    True
+    """
+    text = json.dumps(identity(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
+    """Return the name of the run's folder: its choices for people, its hash for exactness."""
+    parts = [choices["dataset"], choices["partition"], choices["model_group"], choices["method"]]
+    parts += [choices[group] for group in config["method"]["reads"] if group in choices]
+    return "_".join([*parts, f"seed{config['seed']}", config_hash(config)])
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and leaf values.
+
+    >>> dict(flatten({"a": {"b": 1}, "c": 2}))
+    {'a.b': 1, 'c': 2}
+    """
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _expect(condition: bool, key: str, value: Any, expected: str) -> None:
+    if not condition:
+        raise ConfigError(f"{key} is {value!r}; expected {expected}")

@@ -1,0 +1,81 @@
+"""Labels of any kind to ids 0..C-1, once, with the mapping kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EncodedLabels:
+    """Class ids and what they mean.
+
+    Attributes:
+        ids: (n,) int64 in 0..C-1.
+        names: C names.
+        mapping: original label, as text, to id; empty where nothing was changed.
+    """
+
+    ids: np.ndarray
+    names: tuple[str, ...]
+    mapping: dict[str, int]
+
+
+def encode_labels(values: Sequence[Any], names: Sequence[str] | None, what: str) -> EncodedLabels:
+    """Map labels to contiguous ids.
+
+    Labels that index ``names`` stay as they are, classes without a sample included. Without names, integers are
+    sorted by value and text alphabetically; integers that are 0..C-1 already stay, too.
+
+    Args:
+        values: n labels: integers (whole floats and booleans count as such) or strings.
+        names: names of the ids where the source defines them.
+        what: subject of error messages, such as ``dataset x: label``.
+
+    Raises:
+        ValueError: a label is missing (None, NaN, -1), outside the names, or of another type.
+
+    >>> encode_labels([7, 3, 9, 3], None, "label").mapping
+    {'3': 0, '7': 1, '9': 2}
+    >>> encode_labels(["b", "a"], None, "label").ids.tolist()
+    [1, 0]
+    """
+    missing = [i for i, v in enumerate(values) if v is None or v != v or (v == -1 and not isinstance(v, bool))]
+    if missing:
+        raise ValueError(
+            f"{what}s missing: {len(missing)} of {len(values)} are empty or -1, the first in row {missing[0]}; "
+            "leave those samples out or choose another part or column"
+        )
+    strings = [isinstance(v, str) for v in values]
+    if any(strings) and not all(strings):
+        raise ValueError(f"{what}s mix text and numbers, such as {values[strings.index(True)]!r}")
+    if not any(strings):
+        values = [_whole(v, what) for v in values]
+    if names is not None:
+        return EncodedLabels(_ids_of_names(values, names, what), tuple(names), {})
+    distinct = sorted(set(values))
+    index = {value: i for i, value in enumerate(distinct)}
+    ids = np.array([index[v] for v in values], np.int64)
+    mapping = {} if distinct == list(range(len(distinct))) else {str(v): i for v, i in index.items()}
+    return EncodedLabels(ids, tuple(map(str, distinct)), mapping)
+
+
+def _whole(value: Any, what: str) -> int:
+    try:
+        whole = int(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} {value!r} is neither a whole number nor text") from error
+    if whole != value:
+        raise ValueError(f"{what} {value!r} is neither a whole number nor text")
+    return whole
+
+
+def _ids_of_names(values: Sequence[int | str], names: Sequence[str], what: str) -> np.ndarray:
+    index: dict[int | str, int] = {i: i for i in range(len(names))} | {name: i for i, name in enumerate(names)}
+    strangers = sorted({v for v in values if v not in index})
+    if strangers:
+        raise ValueError(f"{what} {strangers[0]!r} is not one of the {len(names)} classes {list(names)[:10]}")
+    return np.array([index[v] for v in values], np.int64)

@@ -1,0 +1,109 @@
+"""The partition as it was made: index lists, counts, parameters, hash; saved in the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionRecord:
+    """Train and test indices of every client into the pooled data set.
+
+    Attributes:
+        train: N arrays of int64 indices, in training order.
+        test: N arrays of int64 indices.
+        train_counts: (N, C) samples per client and class in training.
+        test_counts: (N, C) the same for testing.
+        class_names: C names.
+        facts: plain values saved beside the hash: data set, fingerprint, parts, rule, parameters, split, tries,
+            moved and unused samples.
+    """
+
+    train: Sequence[np.ndarray]
+    test: Sequence[np.ndarray]
+    train_counts: np.ndarray
+    test_counts: np.ndarray
+    class_names: tuple[str, ...]
+    facts: dict[str, Any]
+
+    @property
+    def num_clients(self) -> int:
+        """Number of clients N."""
+        return len(self.train)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of all index lists and nothing else: equal splits, equal hash, in any process."""
+        digest = hashlib.sha256()
+        for indices in (part for client in zip(self.train, self.test, strict=True) for part in client):
+            digest.update(len(indices).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(indices, "<i8").tobytes())
+        return digest.hexdigest()
+
+    @property
+    def unseen(self) -> np.ndarray:
+        """(N,) number of classes that a client is tested on but never trains on."""
+        return ((self.test_counts > 0) & (self.train_counts == 0)).sum(1)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the table should know, one sentence each."""
+        facts, unseen = self.facts, self.unseen
+        untested = [i for i, test in enumerate(self.test) if len(test) == 0]
+        candidates = [
+            (facts["moved"], f"{facts['moved']} samples were moved to clients below the minimum size"),
+            (facts["unused"], f"{facts['unused']} samples are held by no client"),
+            (
+                unseen.any(),
+                f"{(unseen > 0).sum()} clients are tested on classes they never train on ({unseen.sum()} pairs)",
+            ),
+            (untested, f"clients without a test part: {', '.join(map(str, untested))}"),
+        ]
+        return [text for present, text in candidates if present]
+
+    def save(self, folder: Path) -> None:
+        """Write ``partition.npz`` (indices) and ``partition.json`` (hash, facts, sizes, counts, notes)."""
+        arrays = {f"{part}_{i}": a for part in ("train", "test") for i, a in enumerate(getattr(self, part))}
+        np.savez_compressed(folder / "partition.npz", **arrays)
+        content = {
+            "hash": self.hash,
+            **self.facts,
+            "num_clients": self.num_clients,
+            "class_names": list(self.class_names),
+            "sizes": {"train": [len(a) for a in self.train], "test": [len(a) for a in self.test]},
+            "counts": {"train": self.train_counts.tolist(), "test": self.test_counts.tolist()},
+            "unseen": self.unseen.tolist(),
+            "notes": self.notes,
+        }
+        (folder / "partition.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> PartitionRecord:
+        """Read what ``save`` wrote.
+
+        Raises:
+            ValueError: the index lists do not have the hash that was written with them.
+        """
+        content = json.loads((folder / "partition.json").read_text(encoding="utf-8"))
+        with np.load(folder / "partition.npz") as arrays:
+            parts = {part: [arrays[f"{part}_{i}"] for i in range(content["num_clients"])] for part in ("train", "test")}
+        derived = ("hash", "num_clients", "class_names", "sizes", "counts", "unseen", "notes")
+        record = cls(
+            train=parts["train"],
+            test=parts["test"],
+            train_counts=np.array(content["counts"]["train"]),
+            test_counts=np.array(content["counts"]["test"]),
+            class_names=tuple(content["class_names"]),
+            facts={key: value for key, value in content.items() if key not in derived},
+        )
+        if record.hash != content["hash"]:
+            raise ValueError(f"{folder}: partition.npz has hash {record.hash}, partition.json says {content['hash']}")
+        return record

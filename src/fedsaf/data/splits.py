@@ -1,0 +1,58 @@
+"""One client's samples into a training and a test part; pure NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsaf.data.partition import Rng
+
+Parts = tuple[np.ndarray, np.ndarray]
+"""Positions of the training and of the test part; the first in training order."""
+
+
+def stratified_split(labels: np.ndarray, train_fraction: float, rng: Rng) -> Parts:
+    """Split so that every class with a test sample has a training sample.
+
+    Classes of one sample go to training. Of the m samples of the other classes, m - floor(train_fraction m) are for
+    testing, shared out by largest remainder. A client with fewer than 3 samples tests on nothing.
+
+    Args:
+        labels: (n,) labels of one client.
+        train_fraction: in (0, 1).
+        rng: one permutation is drawn.
+    """
+    order = rng.permutation(len(labels))
+    classes, counts = np.unique(labels, return_counts=True)
+    room = np.where(counts > 1, counts - 1, 0)
+    eligible = int(counts[counts > 1].sum())
+    wanted = eligible - int(train_fraction * eligible)
+    wanted = max(min(wanted, int(room.sum()), len(labels) - 2), 0)
+    exact = np.where(counts > 1, counts * (1 - train_fraction), 0.0)
+    take = np.minimum(exact.astype(int), room)
+    while take.sum() > wanted:
+        take[np.argmax(np.where(take > 0, take - exact, -np.inf))] -= 1
+    while take.sum() < wanted:
+        take[np.argmax(np.where(take < room, exact - take, -np.inf))] += 1
+    rank = np.empty(len(labels), np.int64)
+    shuffled = labels[order]
+    for c in classes:
+        own = np.flatnonzero(shuffled == c)
+        rank[own] = np.arange(len(own))
+    in_test = rank < take[np.searchsorted(classes, shuffled)]
+    return order[~in_test], order[in_test]
+
+
+def random_split(labels: np.ndarray, train_fraction: float, rng: Rng) -> Parts:
+    """Split one permutation, test first, as the public generators do; a test class may be unseen in training.
+
+    The test part has n - floor(train_fraction n) samples. Deviation: at least 2 samples train, if there are as many;
+    the public code stops with an error at a client with a single sample.
+
+    Args:
+        labels: (n,) labels of one client; only n is used.
+        train_fraction: in (0, 1).
+        rng: one permutation is drawn.
+    """
+    order = rng.permutation(len(labels))
+    train = min(max(int(train_fraction * len(labels)), 2), len(labels))
+    return order[len(labels) - train :], order[: len(labels) - train]

@@ -1,0 +1,76 @@
+"""Client halves of channels: how one client turns a message into what it trains with, and its result into a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fedsaf.prototypes.statistics import ClassMeans
+from fedsaf.types import ClassTable, Message, StepView
+
+COLLECTIONS = ("clean", "running_all", "running_last", "stale")
+
+
+class PrototypeCarrier:
+    """Local prototypes up (FedSAF Eq. (2)), global prototypes down.
+
+    Args:
+        channel: name under which the received `ClassTable` appears in the client's ``received``.
+        collect: ``clean`` averages the features of a pass in evaluation mode after training; ``running_all`` those met
+            in training mode during all local epochs of the round, ``running_last`` during the last one; ``stale`` those
+            of an evaluation pass *before* training (register entry D2).
+
+    A class that no sample showed (absent, or only in dropped batches) is not uploaded.
+    """
+
+    def __init__(self, channel: str, collect: str) -> None:
+        if collect not in COLLECTIONS:
+            raise ValueError(f"prototype collection {collect!r} is unknown; choose one of {', '.join(COLLECTIONS)}")
+        self.channel, self.when = channel, collect
+
+    def apply(self, client: Any, message: Message | None) -> None:
+        """Scatter the rows that exist into a (C, d) table; None clears it."""
+        if message is None:
+            client.received.pop(self.channel, None)
+            return
+        labels = message["labels"].to(client.device)
+        rows = message["values"].to(client.device)
+        values = rows.new_zeros(client.num_classes, rows.shape[1])
+        values[labels] = rows
+        mask = torch.zeros(client.num_classes, dtype=torch.bool, device=client.device)
+        mask[labels] = True
+        client.received[self.channel] = ClassTable(values=values, mask=mask)
+
+    def begin(self, client: Any, batches: Any) -> None:
+        """Start the running sums, or take the stale means now."""
+        means = ClassMeans(client.num_classes, client.feature_dim)
+        if self.when == "stale":
+            self._pass(client, batches, means)
+        client.scratch[self.channel] = means
+
+    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
+        """Add the features of one training step to the running sums, if they are wanted."""
+        if self.when == "running_all" or (self.when == "running_last" and epoch == epochs - 1):
+            client.scratch[self.channel].add(view.z.detach(), view.y)
+
+    def collect(self, client: Any, batches: Any) -> Message:
+        """Return ``labels`` (K,), ``means`` (K, d) and ``counts`` (K,) of the classes this client saw."""
+        means = client.scratch.pop(self.channel)
+        if self.when == "clean":
+            self._pass(client, batches, means)
+        statistics = means.compute()
+        return {
+            "labels": statistics.labels.cpu(),
+            "means": statistics.means.cpu(),
+            "counts": statistics.counts.cpu(),
+        }
+
+    @staticmethod
+    def _pass(client: Any, batches: Any, means: ClassMeans) -> None:
+        """Add the features of the whole training part, in evaluation mode and without gradient."""
+        client.eval()
+        with torch.inference_mode():
+            for x, y in batches:
+                z, _ = client(x)
+                means.add(z, y)

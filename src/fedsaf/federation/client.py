@@ -1,0 +1,108 @@
+"""One client: its model, its objective, and what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lightning import LightningModule
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from fedsaf.objective.objective import Objective
+from fedsaf.types import StepView
+
+MEMORY = "memory."
+
+
+class FederatedClient(LightningModule):
+    """A LightningModule around a split model (timm backbone and head) and a training objective.
+
+    The module is a workbench: clients of one architecture take turns on it, each bringing its own state (`bind`,
+    `export_state`). It works in a plain Lightning ``Trainer`` as well. The federated loop never passes it to
+    ``fabric.setup``, which would average gradients over ranks that hold different clients.
+
+    Args:
+        model: maps (B, channels, s, s) to features (B, d) and logits (B, C).
+        objective: weighted sum of terms.
+        optimizer: builds an optimiser from parameters; called anew every round.
+        num_classes: C.
+        feature_dim: d.
+        rounds: T, for terms whose weight depends on the round.
+        companions: auxiliary models trained beside the model, by name.
+
+    Attributes:
+        received: what the carriers unpacked this round, by channel.
+        memory: tensors kept from one participation to the next, by name; part of the state.
+        scratch: carriers' notes during one round; never kept.
+        round: index t of the current round.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        num_classes: int,
+        feature_dim: int,
+        rounds: int,
+        companions: Mapping[str, nn.Module],
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.companions = nn.ModuleDict(companions)
+        self.objective = objective
+        self.optimizer = optimizer
+        self.num_classes, self.feature_dim, self.rounds = num_classes, feature_dim, rounds
+        self.round = 0
+        self.received: dict[str, Any] = {}
+        self.memory: dict[str, Tensor] = {}
+        self.scratch: dict[str, Any] = {}
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features (B, d) and logits (B, C)."""
+        return self.model(x)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Any]:
+        """Return the ``loss`` of one batch, the ``values`` of its terms and the ``view`` they saw."""
+        x, y = batch
+        z, logits = self(x)
+        view = StepView(
+            x=x,
+            y=y,
+            z=z,
+            logits=logits,
+            round=self.round,
+            rounds=self.rounds,
+            received=self.received,
+            model=self.model,
+            companions=self.companions,
+            memory=self.memory,
+        )
+        loss, values = self.objective(view)
+        return {"loss": loss, "values": values, "view": view}
+
+    def configure_optimizers(self) -> Optimizer:
+        """Return a fresh optimiser over every parameter of model and companions."""
+        return self.optimizer(self.parameters())
+
+    def bind(self, state: Mapping[str, Tensor], copy: bool) -> None:
+        """Take the place of the client whose state this is.
+
+        Args:
+            state: an `export_state`; every tensor of the module and the memory must be there.
+            copy: whether to work on copies, leaving ``state`` as it is. Without, a state that lies on this device is
+                used in place, which costs nothing and is right for evaluation.
+
+        Raises:
+            RuntimeError: if a tensor is missing, unknown or of another shape.
+        """
+        moved = {name: tensor.to(self.device, copy=copy) for name, tensor in state.items()}
+        self.memory = {name.removeprefix(MEMORY): t for name, t in moved.items() if name.startswith(MEMORY)}
+        self.load_state_dict({n: t for n, t in moved.items() if not n.startswith(MEMORY)}, strict=True, assign=True)
+        self.received, self.scratch = {}, {}
+
+    def export_state(self) -> dict[str, Tensor]:
+        """Return everything this client must find again at its next participation, as CPU tensors."""
+        state = {name: tensor.detach().cpu() for name, tensor in self.state_dict().items()}
+        return state | {f"{MEMORY}{name}": tensor.detach().cpu() for name, tensor in self.memory.items()}

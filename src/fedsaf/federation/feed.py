@@ -1,0 +1,70 @@
+"""What a client reads: normalised batches of its own parts, in the layout of its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedsaf.data.batches import ClientData, Normalise
+
+LAST_BATCH: dict[str, tuple[bool | str, int]] = {"merge": (False, 2), "drop": (True, 2), "drop_strict": ("strict", 1)}
+"""What happens to the incomplete last batch, as `batch_bounds` is told: whether it is dropped, and its least size."""
+
+Batch = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ClientFeed:
+    """The batches of one client.
+
+    Attributes:
+        data: its samples, uint8, already on the device where it works.
+        normalise: uint8 to float32, on the device.
+        memory_format: layout of the images of a batch.
+        batch_size: B of training.
+        eval_batch_size: samples per step of evaluation and clean passes.
+        last_batch: ``merge`` (kept; a remainder of one joins the batch before it), ``drop`` (unless it is the only one)
+            or ``drop_strict`` (a client smaller than a batch trains on nothing).
+    """
+
+    data: ClientData
+    normalise: Normalise
+    memory_format: torch.memory_format
+    batch_size: int
+    eval_batch_size: int
+    last_batch: str
+
+    def __post_init__(self) -> None:
+        if self.last_batch not in LAST_BATCH:
+            raise ValueError(f"last_batch is {self.last_batch!r}; choose one of {', '.join(LAST_BATCH)}")
+
+    @property
+    def num_train(self) -> int:
+        """Size of the training part."""
+        return self.data.num_train
+
+    def train_pass(self, positions: Tensor) -> Iterator[Batch]:
+        """Yield the training batches of one epoch.
+
+        Args:
+            positions: order of the samples of the training part.
+        """
+        drop_last, least = LAST_BATCH[self.last_batch]
+        for x, y in self.data.train_batches(self.batch_size, positions, drop_last, least):
+            yield self._prepare(x), y
+
+    def clean_pass(self) -> Iterator[Batch]:
+        """Yield the whole training part in stored order, for passes in evaluation mode."""
+        for x, y in self.data.eval_batches("train", self.eval_batch_size):
+            yield self._prepare(x), y
+
+    def test_pass(self) -> Iterator[Batch]:
+        """Yield the whole test part."""
+        for x, y in self.data.eval_batches("test", self.eval_batch_size):
+            yield self._prepare(x), y
+
+    def _prepare(self, x: Tensor) -> Tensor:
+        return self.normalise(x.contiguous(memory_format=self.memory_format))

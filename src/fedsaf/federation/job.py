@@ -1,0 +1,206 @@
+"""A job: every part of one run, instantiated and checked, ready to travel to the ranks; and what each rank does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import nn
+from torch.optim import Optimizer
+
+from fedsaf.data.batches import Normalise
+from fedsaf.data.federated import FederatedData
+from fedsaf.federation.checkpoint import Checkpoint
+from fedsaf.federation.feed import ClientFeed
+from fedsaf.federation.interrupt import StopRequest
+from fedsaf.federation.launch import FabricSettings
+from fedsaf.federation.local import LocalPlan, LocalWork
+from fedsaf.federation.loop import FederatedLoop, LoopSettings
+from fedsaf.federation.method import Method
+from fedsaf.federation.pool import ClientFactory, ClientPool
+from fedsaf.federation.ranks import Ranks, assign_owners
+from fedsaf.federation.records import ClientFacts, RecordBuilder
+from fedsaf.federation.saver import Saver
+from fedsaf.federation.server import Server
+from fedsaf.federation.store import client_store
+from fedsaf.models.groups import ModelGroup
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Numbers and policies of the run that are not a part of their own.
+
+    Attributes:
+        batch_size: B.
+        eval_batch_size: samples per step of evaluation and clean passes.
+        last_batch: see `ClientFeed`.
+        initialisation: see `ClientFactory`.
+        diagnostics_every: see `RecordBuilder`.
+        checkpoint_overhead: see `Checkpoint`.
+        client_store: see `client_store`.
+    """
+
+    batch_size: int
+    eval_batch_size: int
+    last_batch: str
+    initialisation: str
+    diagnostics_every: int
+    checkpoint_overhead: float
+    client_store: str
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where rank zero writes and shows; made there, since a mirror or a terminal does not travel.
+
+    Attributes:
+        folder: the run folder.
+        recorder: () -> recorder.
+        tracker: run id or None -> started mirror.
+        progress: () -> display.
+    """
+
+    folder: Path
+    recorder: Callable[[], Any]
+    tracker: Callable[[str | None], Any]
+    progress: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Every part of one run. Picklable: with several ranks it travels to each.
+
+    Attributes:
+        data: images and who holds which.
+        group: architectures.
+        method: terms, channels, predictors.
+        optimizer: builds an optimiser from parameters.
+        fabric: where the ranks run.
+        loop: counts and policies of the loop.
+        plan: local training.
+        settings: the other numbers.
+        identity: values that a checkpoint must carry.
+        outputs: records, mirror, progress.
+    """
+
+    data: FederatedData
+    group: ModelGroup
+    method: Method
+    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
+    fabric: FabricSettings
+    loop: LoopSettings
+    plan: LocalPlan
+    settings: RunSettings
+    identity: Mapping[str, Any]
+    outputs: Outputs
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint folder of this run."""
+        return Checkpoint(self.outputs.folder / "checkpoint", self.settings.checkpoint_overhead)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the summary says about the run beside its numbers."""
+        return {
+            "method": self.method.name,
+            "predictor": self.method.predictor,
+            "setup_bytes": self.server().setup_bytes(self.loop.num_clients),
+        }
+
+    def server(self) -> Server:
+        return Server(
+            self.method.channels, self.data.dataset.num_classes, self.group.feature_dim, self.loop.seed
+        )
+
+    @cached_property
+    def clients(self) -> dict[int, ClientFacts]:
+        """What never changes about each client."""
+        record = self.data.record
+        return {
+            client: ClientFacts(
+                self.group.architecture_of(client).name, len(record.train[client]), len(record.test[client])
+            )
+            for client in range(self.loop.num_clients)
+        }
+
+
+def perform(fabric: Fabric, stop: StopRequest, job: Job) -> None:
+    """Do one rank's share of a job, from its checkpoint or its start to its end."""
+    dataset = job.data.dataset
+    costs = {client: job.group.cost_of(client) * facts.num_train for client, facts in job.clients.items()}
+    ranks = Ranks(fabric, assign_owners(costs, fabric.world_size))
+    factory = ClientFactory(
+        group=job.group,
+        objective=job.method.objective,
+        optimizer=job.optimizer,
+        num_classes=dataset.num_classes,
+        channels=dataset.channels,
+        image_size=dataset.image_size,
+        rounds=job.loop.rounds,
+        seed=job.loop.seed,
+        initialisation=job.settings.initialisation,
+    )
+    store = client_store(job.settings.client_store, job.outputs.folder)
+    server = job.server()
+    work = LocalWork(fabric, job.method.channels, job.method.predictors, job.plan, lambda: stop.requested)
+    saver = _saver(job, ranks)
+    loop = FederatedLoop(
+        job.loop, ranks, ClientPool(factory, store, fabric.device), _feeds(job, fabric.device), work, server, saver
+    )
+    finished = False
+    try:
+        loop.run()
+        finished = True
+    finally:
+        saver.close(finished)
+    if ranks.is_zero:
+        save_prototypes(job.outputs.folder, server)
+
+
+def _feeds(job: Job, device: torch.device) -> dict[int, ClientFeed]:
+    data = job.data.to(device)
+    normalise = Normalise(data.dataset.mean, data.dataset.std).to(device)
+    return {
+        client: ClientFeed(
+            data=data.client(client),
+            normalise=normalise,
+            memory_format=job.group.memory_format_of(client),
+            batch_size=job.settings.batch_size,
+            eval_batch_size=job.settings.eval_batch_size,
+            last_batch=job.settings.last_batch,
+        )
+        for client in job.clients
+    }
+
+
+def _saver(job: Job, ranks: Ranks) -> Saver:
+    builder = RecordBuilder(
+        clients=job.clients,
+        rules=list(job.method.predictors),
+        diagnostics=job.method.diagnostics,
+        diagnostics_every=job.settings.diagnostics_every,
+        rounds=job.loop.rounds,
+    )
+    return Saver(
+        checkpoint=job.checkpoint,
+        identity=job.identity,
+        builder=builder,
+        rounds=job.loop.rounds,
+        cohort_size=job.loop.cohort_size,
+        outputs=job.outputs if ranks.is_zero else None,
+    )
+
+
+def save_prototypes(folder: Path, server: Server) -> None:
+    """Write what each channel broadcasts at the end, one safetensors file per channel."""
+    from safetensors.torch import save_file
+
+    for name, message in server.broadcast().items():
+        if message is not None:
+            save_file({part: tensor.contiguous() for part, tensor in message.items()}, folder / f"{name}.safetensors")

@@ -1,0 +1,201 @@
+"""One client's turn: local training with its exchange, and evaluation. The only optimiser loop of the project."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from fedsaf.evaluation.metrics import ClientAccuracy
+from fedsaf.evaluation.predictors import Predictor
+from fedsaf.exchange.channel import Channel
+from fedsaf.federation.client import FederatedClient
+from fedsaf.federation.feed import ClientFeed
+from fedsaf.federation.interrupt import Interrupted
+from fedsaf.seeding import seeded, torch_generator
+from fedsaf.types import ClientResult, Message
+
+
+@dataclass(frozen=True)
+class LocalPlan:
+    """How local training goes, the same for all clients.
+
+    Attributes:
+        seed: run seed.
+        local_epochs: E.
+        shuffle: ``each_epoch`` draws a new order per client, round and epoch; ``fixed`` keeps the order of the split.
+    """
+
+    seed: int
+    local_epochs: int
+    shuffle: str
+
+    def __post_init__(self) -> None:
+        if self.shuffle not in ("each_epoch", "fixed"):
+            raise ValueError(f"shuffle is {self.shuffle!r}; choose each_epoch or fixed")
+
+
+class LossLog:
+    """Values of the terms over the steps of one round; read back from the device once per epoch."""
+
+    def __init__(self, client: int, round: int) -> None:
+        self.client, self.round = client, round
+        self.steps: list[dict[str, Tensor]] = []
+        self.sums: dict[str, float] = {}
+        self.active: dict[str, int] = {}
+        self.num_steps = 0
+
+    def add(self, loss: Tensor, values: Mapping[str, Tensor]) -> None:
+        """Note one step."""
+        self.steps.append({"total": loss.detach()} | {name: value.detach() for name, value in values.items()})
+        for name, value in values.items():
+            self.active[name] = self.active.get(name, 0) + value.requires_grad
+
+    def close_epoch(self) -> None:
+        """Fold the noted steps into the sums.
+
+        Raises:
+            FloatingPointError: if a value is not finite, naming client, round and term.
+        """
+        for step in self.steps:
+            names = list(step)
+            numbers = torch.stack([step[name].float() for name in names]).tolist()
+            for name, number in sorted(zip(names, numbers, strict=True), key=lambda item: item[0] == "total"):
+                if number != number or number in (float("inf"), float("-inf")):
+                    raise FloatingPointError(
+                        f"client {self.client}, round {self.round + 1}: the loss term {name} is {number}"
+                    )
+                self.sums[name] = self.sums.get(name, 0.0) + number
+        self.num_steps += len(self.steps)
+        self.steps = []
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of every term over the steps; empty if no step was made."""
+        return {name: total / self.num_steps for name, total in sorted(self.sums.items())}
+
+
+def train_mode(client: FederatedClient, num_train: int) -> None:
+    """Training mode; a client with a single sample keeps its batch normalisation in evaluation mode."""
+    client.train()
+    if num_train == 1:
+        for module in client.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """What a client does in its turn, with everything that is the same for all clients.
+
+    Attributes:
+        fabric: for precision and backward.
+        channels: what travels, by name.
+        predictors: prediction rules by name.
+        plan: epochs, batches, order.
+        stop: polled between steps; True abandons the round.
+    """
+
+    fabric: Fabric
+    channels: Mapping[str, Channel]
+    predictors: Mapping[str, Predictor]
+    plan: LocalPlan
+    stop: Callable[[], bool]
+
+    def train(
+        self,
+        client_id: int,
+        client: FederatedClient,
+        feed: ClientFeed,
+        broadcast: Mapping[str, Message | None],
+        round: int,
+    ) -> ClientResult:
+        """Train one client for round ``round``: apply, E local epochs, collect.
+
+        Args:
+            client_id: its id.
+            client: bound to a copy of its state; ends with the trained one.
+            feed: its data.
+            broadcast: message by channel.
+            round: index t.
+
+        Raises:
+            Interrupted: if ``stop`` says so.
+            FloatingPointError: if a loss is not finite.
+        """
+        began = time.perf_counter()
+        client.round = round
+        self.apply(client, broadcast)
+        log, waited = LossLog(client_id, round), 0.0
+        order = torch_generator(self.plan.seed, "order", round, client_id)
+        with seeded(self.plan.seed, "train", round, client_id):
+            for channel in self.channels.values():
+                channel.carrier.begin(client, feed.clean_pass())
+            train_mode(client, feed.num_train)
+            optimizer = client.configure_optimizers()
+            for epoch in range(self.plan.local_epochs):
+                waited += self._epoch(client, optimizer, feed, epoch, order, log)
+            optimizer.zero_grad(set_to_none=True)
+            uploads = {name: channel.collect(client, feed.clean_pass()) for name, channel in self.channels.items()}
+        return ClientResult(
+            client=client_id,
+            uploads=uploads,
+            num_samples=feed.num_train,
+            num_batches=log.num_steps,
+            losses=log.means(),
+            active=log.active,
+            seconds={"client": time.perf_counter() - began, "data": waited},
+        )
+
+    def evaluate(
+        self, client: FederatedClient, feed: ClientFeed, broadcast: Mapping[str, Message | None]
+    ) -> dict[str, int]:
+        """Score one client on its own test part, every prediction rule in one pass; return the hits by rule."""
+        self.apply(client, broadcast)
+        client.eval()
+        accuracy = ClientAccuracy(self.predictors, client.num_classes, client.device)
+        with torch.inference_mode(), self.fabric.autocast():
+            for x, y in feed.test_pass():
+                z, logits = client(x)
+                accuracy.update(client, z, logits, y)
+        return accuracy.compute()
+
+    def apply(self, client: FederatedClient, broadcast: Mapping[str, Message | None]) -> None:
+        """Let every carrier unpack its message, in the order of the channels."""
+        for name, channel in self.channels.items():
+            channel.carrier.apply(client, broadcast[name])
+
+    def _epoch(
+        self,
+        client: FederatedClient,
+        optimizer: torch.optim.Optimizer,
+        feed: ClientFeed,
+        epoch: int,
+        order: torch.Generator,
+        log: LossLog,
+    ) -> float:
+        """Run one local epoch; return the seconds spent waiting for data."""
+        positions = (
+            torch.randperm(feed.num_train, generator=order)
+            if self.plan.shuffle == "each_epoch"
+            else torch.arange(feed.num_train)
+        )
+        waited, began = 0.0, time.perf_counter()
+        for index, batch in enumerate(feed.train_pass(positions)):
+            waited += time.perf_counter() - began
+            if self.stop():
+                raise Interrupted
+            optimizer.zero_grad(set_to_none=True)
+            with self.fabric.autocast():
+                step = client.training_step(batch, index)
+            self.fabric.backward(step["loss"])
+            self.fabric.strategy.optimizer_step(optimizer)
+            log.add(step["loss"], step["values"])
+            for channel in self.channels.values():
+                channel.carrier.observe(client, step["view"], epoch, self.plan.local_epochs)
+            began = time.perf_counter()
+        log.close_epoch()
+        return waited

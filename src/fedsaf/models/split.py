@@ -1,0 +1,66 @@
+"""A client's model in two parts: x -> representation z -> logits.
+
+Dimension letters: B batch, W width of a trunk, d feature dimension, C classes.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import torch
+from torch import Tensor, nn
+
+
+def pool_features(features: Tensor, feature_dim: int) -> Tensor:
+    """Average neighbouring features, or repeat them, until there are d: (B, W) -> (B, d), without parameters.
+
+    Output j is the mean of inputs floor(jW/d) ... ceil((j+1)W/d) - 1, as in adaptive average pooling (FedTGP's and
+    FedSAF's models). With g = gcd(W, d), the windows repeat after W/g inputs and d/g outputs, which allows plain slices
+    and means: unlike ``adaptive_avg_pool1d`` their gradient is deterministic on a GPU. W = d returns the input itself.
+    The rank of the output is at most min(W, d).
+
+    >>> pool_features(torch.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[2., 6.]])
+    >>> pool_features(torch.tensor([[1.0, 3.0, 5.0]]), 2)
+    tensor([[2., 4.]])
+    """
+    width = features.shape[1]
+    if width == feature_dim:
+        return features
+    groups = gcd(width, feature_dim)
+    inputs, outputs = width // groups, feature_dim // groups
+    period = features.unflatten(1, (groups, inputs))
+    windows = [period[..., j * inputs // outputs : -(-(j + 1) * inputs // outputs)] for j in range(outputs)]
+    return torch.stack([window.mean(dim=-1) for window in windows], dim=-1).flatten(1)
+
+
+class SplitModel(nn.Module):
+    """Backbone and head around one feature dimension for all clients.
+
+    The feature extractor f of the papers is ``backbone`` with ``feature_map``, their classifier h is ``head``.
+
+    Args:
+        backbone: trunk with attribute ``num_features`` = W that maps images to (B, W).
+        head: maps (B, d) to (B, C).
+        feature_dim: d.
+        feature_map: ``"pool"`` is the papers' parameter-free :func:`pool_features`; ``"linear"`` is a learned layer
+            W -> d, an ablation, for it lifts the rank limit of narrow trunks.
+
+    Raises:
+        ValueError: if ``feature_map`` is neither.
+    """
+
+    def __init__(self, backbone: nn.Module, head: nn.Module, feature_dim: int, feature_map: str = "pool") -> None:
+        super().__init__()
+        if feature_map not in ("pool", "linear"):
+            raise ValueError(f"feature_map={feature_map!r}, expected 'pool' or 'linear'.")
+        self.backbone = backbone
+        self.head = head
+        self.feature_dim = feature_dim
+        self.projection = nn.Linear(backbone.num_features, feature_dim) if feature_map == "linear" else None
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Map images (B, channels, s, s) to z (B, d) and logits (B, C)."""
+        features = self.backbone(x)
+        z = pool_features(features, self.feature_dim) if self.projection is None else self.projection(features)
+        return z, self.head(z)

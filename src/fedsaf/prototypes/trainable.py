@@ -1,0 +1,184 @@
+"""Trainable global prototypes with an adaptive margin: the server side of FedTGP.
+
+Dimension letters: A uploaded pairs (prototype, class) of a round, d feature dimension, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedsaf.prototypes.margins import max_of_min, max_pair
+from fedsaf.prototypes.statistics import class_means
+from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.seeding import seeded, torch_generator
+from fedsaf.types import Message, Upload
+
+SQUARE_FLOOR = 1e-12
+"""Squared distances below this are 0, and constant: the slope of the root is infinite there."""
+
+MARGINS: dict[str, Callable[[Tensor], float]] = {"max_pair": max_pair, "max_of_min": max_of_min}
+"""Rules for the margin as a function of the (K, d) class centroids of a round."""
+
+
+def margin_contrastive(P: Tensor, labels: Tensor, prototypes: Tensor, margin: float) -> Tensor:
+    """Margin-enhanced contrastive loss of FedTGP, mean over the rows.
+
+    Cross-entropy of the logits ``-(|P_a - P_g^c| + margin [c = y_a])``: the distance to the own prototype must be
+    smaller than every other by the margin.
+
+    Args:
+        P: (A, d) uploaded prototypes.
+        labels: (A,) their classes.
+        prototypes: (C, d) trainable prototypes.
+        margin: >= 0.
+
+    Returns:
+        Scalar > 0. A distance below 1e-6 counts as 0 and has gradient 0.
+
+    >>> margin_contrastive(torch.tensor([[0.0]]), torch.tensor([0]), torch.tensor([[0.0], [0.0]]), 0.0)
+    tensor(0.6931)
+    """
+    squares = P.square().sum(dim=1, keepdim=True) + prototypes.square().sum(dim=1) - 2 * P @ prototypes.T
+    distances = squares.clamp_min(SQUARE_FLOOR).sqrt() * (squares > SQUARE_FLOOR)
+    return F.cross_entropy(-(distances + margin * F.one_hot(labels, len(prototypes))), labels)
+
+
+class Trainable:
+    """Prototypes F(A_c) of learnable embeddings A and a small network F, trained each round on the uploads.
+
+    Every class gets a vector with the first update, also one that nobody uploaded: it acts as a negative. ``seen`` says
+    which classes were ever uploaded and so may be predicted.
+
+    Attributes:
+        needs_counts: False.
+        needs_uploads: True.
+    """
+
+    needs_counts = False
+    needs_uploads = True
+
+    def __init__(
+        self,
+        epochs: int,
+        batch_size: int,
+        lr: float,
+        margin: str,
+        max_margin: float,
+        fixed_margin: float,
+        network: bool,
+        send_initial: bool,
+    ) -> None:
+        """Choose the training.
+
+        Args:
+            epochs: S, passes over the uploaded pairs per round.
+            batch_size: pairs per step; the last step takes the rest.
+            lr: learning rate of plain SGD, a fresh one every round.
+            margin: ``max_pair`` (paper) or ``max_of_min`` (public code), of the centroids of a round and capped by
+                ``max_margin``; ``fixed`` (ablation FM): ``fixed_margin``; ``none`` (ablation SCL): 0.
+            max_margin: tau.
+            fixed_margin: margin of ``fixed``.
+            network: False drops F, P_g^c = A_c (ablation w/o F).
+            send_initial: broadcast the untrained prototypes in round 0, as Algorithm 1 of the paper does.
+
+        Raises:
+            ValueError: unknown margin, or a number out of range.
+        """
+        if margin not in (*MARGINS, "fixed", "none"):
+            raise ValueError(f"margin must be one of {[*MARGINS, 'fixed', 'none']}, got {margin!r}")
+        for name, value in {"epochs": epochs, "batch_size": batch_size, "lr": lr, "max_margin": max_margin}.items():
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
+        self.margin, self.max_margin, self.fixed_margin = margin, max_margin, fixed_margin
+        self.network, self.send_initial = network, send_initial
+
+    def prepare(self, num_classes: int, feature_dim: int, seed: int) -> None:
+        """Draw embeddings (standard normal) and network from the seed."""
+        self._seed = seed
+        with seeded(seed, "prototypes/trainable/init"):
+            self._embeddings = nn.Parameter(torch.randn(num_classes, feature_dim))
+            self._network = nn.Identity()
+            if self.network:
+                layers = nn.Linear(feature_dim, feature_dim), nn.ReLU(), nn.Linear(feature_dim, feature_dim)
+                self._network = nn.Sequential(*layers)
+        self._mask = torch.full((num_classes,), self.send_initial)
+        self._seen = torch.zeros(num_classes, dtype=torch.bool)
+
+    @property
+    def seen(self) -> Tensor:
+        """Return (C,) bool, the classes ever uploaded."""
+        return self._seen.clone()
+
+    def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
+        """Train on the pairs of one round.
+
+        Args:
+            uploads: messages with ``labels`` (K,) and ``means`` (K, d); K may be 0. Without any pair nothing happens.
+            round: keys the order of pairs.
+
+        Returns:
+            ``num_prototypes``; with pairs also ``margin`` and ``loss``, the mean loss per pair over the last epoch.
+
+        Raises:
+            ValueError: malformed message.
+            FloatingPointError: NaN or Inf in the means, or a training that diverges.
+        """
+        messages = list(checked_messages(uploads, *self._embeddings.shape))
+        metrics = {}
+        if any(len(message["labels"]) for message in messages):
+            means = torch.cat([message["means"] for message in messages])
+            labels = torch.cat([message["labels"] for message in messages])
+            margin = self._margin_of(means, labels)
+            metrics = {"margin": margin, "loss": self._fit(means, labels, margin, round)}
+            self._seen[labels] = True
+            self._mask.fill_(True)
+        return {"num_prototypes": float(self._mask.sum()), **metrics}
+
+    def _margin_of(self, means: Tensor, labels: Tensor) -> float:
+        if self.margin in MARGINS:
+            centroids = class_means(means.double(), labels, len(self._mask)).means
+            return min(MARGINS[self.margin](centroids), self.max_margin)
+        return self.fixed_margin if self.margin == "fixed" else 0.0
+
+    @torch.enable_grad()
+    def _fit(self, means: Tensor, labels: Tensor, margin: float, round: int) -> float:
+        optimizer = torch.optim.SGD([self._embeddings, *self._network.parameters()], lr=self.lr)
+        generator = torch_generator(self._seed, "prototypes/trainable/shuffle", round)
+        for _ in range(self.epochs):
+            total = 0.0
+            for batch in torch.randperm(len(labels), generator=generator).split(self.batch_size):
+                loss = margin_contrastive(means[batch], labels[batch], self._network(self._embeddings), margin)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.item() * len(batch)
+        if not math.isfinite(total):
+            raise FloatingPointError(f"trainable prototypes diverged in round {round}: loss {total}")
+        return total / len(labels)
+
+    @torch.no_grad()
+    def broadcast(self) -> Message | None:
+        """Return ``labels`` and ``values`` of all classes; None before the first update, unless ``send_initial``."""
+        return existing_rows(self._network(self._embeddings).detach(), self._mask)
+
+    def setup_message(self) -> Message | None:
+        """Return None: nothing is sent ahead of the rounds."""
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return embeddings, network, mask and the classes ever uploaded."""
+        return {name: tensor.detach().clone() for name, tensor in self._state().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what ``state_dict`` returned; ValueError for anything else."""
+        restore("Trainable", self._state(), state)
+
+    def _state(self) -> dict[str, Tensor]:
+        network = {f"network.{name}": value for name, value in self._network.named_parameters()}
+        return {"embeddings": self._embeddings, **network, "mask": self._mask, "seen": self._seen}

@@ -1,0 +1,93 @@
+"""The Hydra callback that closes a sweep with a table of what ran, what was skipped and what failed."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from fedsaf.results.closing import Run, closing_table, failures, read_run
+from fedsaf.results.recorder import write_atomically
+
+log = logging.getLogger(__name__)
+
+
+class ClosingTable(Callback):
+    """Notes the outcome of each job at once, and prints one line per cell when the sweep is over.
+
+    The task function returns ``{"folder": run folder, "outcome": "finished" | "resumed" | "skipped" | ...}``. Outcomes
+    pass through files in the sweep folder, since a launcher may run its jobs in other processes. Hydra skips
+    ``on_multirun_end`` when a job failed, so the table is printed at the end of the process then.
+
+    Args:
+        predictors: prediction rules, one table each.
+        measure: pooled or client_mean.
+    """
+
+    def __init__(self, predictors: list[str], measure: str) -> None:
+        self.predictors = list(predictors)
+        self.measure = measure
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Forget the outcomes of an earlier sweep in this folder; see that the table is printed whatever happens."""
+        folder = _outcomes(config)
+        for path in folder.glob("*.json"):
+            path.unlink()
+        atexit.register(self._print_table, folder)
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Note how a job of a sweep ended; a failure goes to the job's own log at once."""
+        if config.hydra.mode != RunMode.MULTIRUN:
+            return
+        # The property would print and raise the exception of a failed job.
+        result = job_return._return_value
+        failed = job_return.status == JobStatus.FAILED
+        if failed:
+            log.error("job %s failed", config.hydra.job.num, exc_info=result)
+        choices = OmegaConf.to_container(config.hydra.runtime.choices)
+        note = {
+            "config": {
+                **OmegaConf.to_container(job_return.cfg, resolve=False),
+                "choices": {key: value for key, value in choices.items() if not key.startswith("hydra/")},
+                "overrides": list(job_return.overrides),
+            },
+            "outcome": "failed" if failed else result["outcome"],
+            "folder": None if failed else str(result["folder"]),
+            "reason": f"{type(result).__name__}: {result}".partition("\n")[0] if failed else "",
+        }
+        folder = _outcomes(config)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / f"{int(config.hydra.job.num):06d}.json", json.dumps(note, default=str))
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Print the table of a sweep whose jobs all returned."""
+        atexit.unregister(self._print_table)
+        self._print_table(_outcomes(config))
+
+    def _print_table(self, folder: Path) -> None:
+        runs = [_read_outcome(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+        if not runs:
+            return
+        console = Console()
+        for predictor in self.predictors:
+            console.print(closing_table(runs, predictor, self.measure))
+        for line in failures(runs):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _outcomes(config: DictConfig) -> Path:
+    return Path(config.hydra.sweep.dir).absolute() / ".outcomes"
+
+
+def _read_outcome(note: dict[str, Any]) -> Run:
+    """Return the job with the numbers of its run folder, if it has one."""
+    summary = read_run(Path(note["folder"])).summary if note["folder"] else None
+    return Run(note["config"], note["outcome"], summary, note["reason"])

@@ -1,0 +1,131 @@
+"""One job: find its folder, decide whether to skip, resume or start, assemble the parts, run, and close the records."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import BaseFileLock, FileLock, Timeout
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from fedsaf.cli import chosen_groups
+from fedsaf.config import ConfigError, check, config_hash, run_name
+from fedsaf.results.closing import run_table
+from fedsaf.results.recorder import STATUS, SUMMARY, Recorder, read_json
+
+if TYPE_CHECKING:
+    from fedsaf.assembly import Origin
+    from fedsaf.federation.job import Job
+
+log = logging.getLogger("fedsaf")
+
+
+def run(config: DictConfig) -> dict[str, str]:
+    """Run the job that this configuration describes, unless its folder says that it is finished.
+
+    Returns:
+        ``folder`` and ``outcome``: finished, resumed or skipped.
+
+    Raises:
+        SystemExit: with status 75 if the run was interrupted and the same command continues it. In a single run also
+            with status 1 for a refused configuration or unusable data, after one line that says why; in a sweep such
+            errors are raised, so that the sweep can go on and list them.
+    """
+    single = HydraConfig.get().mode == RunMode.RUN
+    try:
+        return _run(config)
+    except (ValueError, OSError) as error:
+        if not single:
+            raise
+        sys.exit(f"error: {error}")
+
+
+def _run(config: DictConfig) -> dict[str, str]:
+    hydra = HydraConfig.get()
+    choices = {k: v for k, v in hydra.runtime.choices.items() if isinstance(v, str) and "/" not in k}
+    words = list(hydra.overrides.task)
+    plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    check(plain, chosen_groups(words, choices))
+    if plain["seed"] is None:
+        plain["seed"] = secrets.randbelow(2**31)
+        log.info("seed=null: drew seed=%d", plain["seed"])
+    folder = Path(plain["results_root"]) / run_name(plain, choices)
+    with _lock(folder):
+        status = read_json(folder / STATUS) or {"state": "missing"}
+        if status["state"] == "finished" and not plain["force"]:
+            log.info("%s is finished already; force=true runs it anew", folder)
+            _show(folder)
+            return {"folder": str(folder), "outcome": "skipped"}
+        from fedsaf.assembly import Origin
+
+        return _execute(Origin(plain, choices, words, config_hash(plain), folder))
+
+
+def _execute(origin: Origin) -> dict[str, str]:
+    """Assemble and run; from here on torch is needed."""
+    from fedsaf.assembly import assemble, show_partition
+
+    job, folder = assemble(origin), origin.folder
+    if origin.config["force"] and folder.exists():
+        shutil.rmtree(folder)
+    restored = _usable_checkpoint(job)
+    log.info("%s %s", f"resuming after round {restored}:" if restored is not None else "starting", folder)
+    show_partition(job.data)
+    origin.write(job)
+    _launch(job, Recorder(folder))
+    _show(folder)
+    return {"folder": str(folder), "outcome": "finished" if restored is None else "resumed"}
+
+
+def _usable_checkpoint(job: Job) -> int | None:
+    """Return the round of the checkpoint, None if there is none; refuse one that cannot be used before any training."""
+    from fedsaf.federation.checkpoint import CheckpointError
+
+    try:
+        restored = job.checkpoint.load(job.identity)
+    except CheckpointError as error:
+        raise ConfigError(str(error)) from error
+    return None if restored is None else restored.round
+
+
+def _launch(job: Job, recorder: Recorder) -> None:
+    """Run the job on its ranks; ``status.json`` tells at every moment how it stands."""
+    from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
+    from fedsaf.federation.job import perform
+    from fedsaf.federation.launch import launch
+
+    recorder.status("running")
+    try:
+        launch(job.fabric, perform, job)
+    except Interrupted:
+        recorder.status("interrupted", reason="asked to stop; the same command continues")
+        log.info("interrupted; the same command continues after the last complete round")
+        raise SystemExit(EXIT_AGAIN) from None
+    except BaseException as error:
+        recorder.status("failed", reason=f"{type(error).__name__}: {error}")
+        raise
+    recorder.summarise(job.identity["config_hash"], job.identity["partition_hash"], job.facts)
+    recorder.status("finished")
+
+
+def _show(folder: Path) -> None:
+    """Print the result of a finished run."""
+    Console().print(run_table(read_json(folder / SUMMARY) or {}), f"records: {folder}")
+
+
+def _lock(folder: Path) -> BaseFileLock:
+    """Return a held lock on the run; it goes with the process, however that ends."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.parent / f".{folder.name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ConfigError(f"{folder} is being written by another process; wait for it, or stop it") from None
+    return lock

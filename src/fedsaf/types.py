@@ -1,0 +1,122 @@
+"""The vocabulary that all parts share: frozen records, no behaviour that knows a method.
+
+Dimension letters: B batch, n rows, d feature dimension, C classes, N clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Message: TypeAlias = "dict[str, Tensor]"
+"""Named tensors that travel together over one channel; on the CPU while they travel."""
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """One row per class, and which of the rows exist: the global prototypes ``(P_g, m)``.
+
+    Attributes:
+        values: (C, d) float32; rows whose mask is False are zero and must not be read.
+        mask: (C,) bool, m_c of the papers.
+    """
+
+    values: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True)
+class ClassStatistics:
+    """Per-class means of one client, absent classes left out.
+
+    Attributes:
+        labels: (K,) int64, ascending, the classes that have at least one sample.
+        means: (K, d) float32.
+        counts: (K,) int64, samples behind each mean.
+    """
+
+    labels: Tensor
+    means: Tensor
+    counts: Tensor
+
+
+@dataclass(frozen=True)
+class StepView:
+    """What a loss term may see of one training step.
+
+    Attributes:
+        x: (B, channels, height, width) normalised inputs.
+        y: (B,) int64 labels.
+        z: (B, d) representations.
+        logits: (B, C).
+        round: index t of the communication round, from 0.
+        rounds: number T of communication rounds.
+        received: what the carriers unpacked at the start of the round, by channel.
+        model: the client's own model, for terms on parameters.
+        companions: auxiliary models of the client by name.
+        memory: what the client keeps from its last participation, by name.
+    """
+
+    x: Tensor
+    y: Tensor
+    z: Tensor
+    logits: Tensor
+    round: int
+    rounds: int
+    received: Mapping[str, Any]
+    model: Any
+    companions: Mapping[str, Any]
+    memory: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What one client sent over one channel in one round."""
+
+    client: int
+    message: Message
+    num_samples: int
+
+
+@dataclass(frozen=True)
+class ClientResult:
+    """What local training of one client brings home.
+
+    Attributes:
+        client: client id.
+        uploads: message by channel.
+        num_samples: size of the training part.
+        num_batches: optimiser steps taken.
+        losses: mean value of each term over the steps, unweighted, and ``total``.
+        active: number of steps in which each term contributed a gradient.
+        seconds: wall time by kind: ``client``, ``data``.
+    """
+
+    client: int
+    uploads: dict[str, Message]
+    num_samples: int
+    num_batches: int
+    losses: dict[str, float]
+    active: dict[str, int]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """Everything recorded about one round; plain Python values only.
+
+    Attributes:
+        round: 0 is the evaluation before any training, t the one after training round t.
+        metrics: nested names to numbers; a function of the configuration alone, so a resumed run writes the same.
+        clients: one flat row per client.
+        timing: wall-clock seconds and memory; differs from run to run and is therefore kept apart.
+    """
+
+    round: int
+    metrics: dict[str, Any]
+    clients: list[dict[str, Any]] = field(default_factory=list)
+    timing: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,33 @@
+"""Entry: ``python src/train.py alignment=rcsa partition=dirichlet_0.5 -m``. Composes, checks, hands over."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hydra
+from dotenv import load_dotenv
+from omegaconf import DictConfig
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # a plain checkout runs without installing
+
+from fedsaf.cli import check_command_line
+from fedsaf.config import ConfigError
+from fedsaf.run import run
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
+def main(config: DictConfig) -> dict[str, str]:
+    """Run one job; Hydra calls this once per cell of a sweep."""
+    return run(config)
+
+
+if __name__ == "__main__":
+    load_dotenv(CONF.parent / ".env")
+    try:
+        check_command_line(sys.argv[1:], CONF, "train")
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+    main()

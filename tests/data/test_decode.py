@@ -1,0 +1,89 @@
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedsaf.data.decode import decode_images
+
+
+def encoded(image: Image.Image, kind: str = "png", **options) -> bytes:
+    file = BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+GREY = Image.fromarray(np.full((6, 6), 100, np.uint8))
+RED = Image.fromarray(np.full((6, 6, 3), (255, 0, 0), np.uint8))
+
+
+def test_all_modes_meet_in_rgb():
+    half_transparent = RED.copy()
+    half_transparent.putalpha(128)
+    deep = Image.fromarray(np.full((6, 6), 100 * 257, np.uint16))
+    palette = RED.quantize(4)
+    items = [encoded(i) for i in (GREY, RED, half_transparent, palette, deep, GREY.convert("1"))]
+    out = decode_images(items, [str(i) for i in range(6)], "auto", None)
+    assert out.shape == (6, 3, 6, 6)
+    assert out.dtype == np.uint8
+    for row, pixel in zip(out[:5], [(100,) * 3, (255, 0, 0), (255, 0, 0), (255, 0, 0), (100,) * 3], strict=True):
+        assert (row == np.array(pixel).reshape(3, 1, 1)).all()
+    assert set(np.unique(out[5])) <= {0, 255}
+
+
+def test_auto_is_grey_only_if_nothing_has_colour():
+    assert decode_images([encoded(GREY)] * 2, ["a", "b"], "auto", None).shape[1] == 1
+    assert decode_images([encoded(GREY), encoded(RED)], ["a", "b"], "auto", None).shape[1] == 3
+    assert decode_images([encoded(RED)], ["a"], "L", None).shape[1] == 1
+
+
+def test_sixteen_bit_grey_is_scaled_not_clipped():
+    levels = np.array([[0, 257, 32896, 65535]] * 4, np.uint16)
+    out = decode_images([encoded(Image.fromarray(levels))], ["deep"], "L", None)
+    assert out[0, 0, 0].tolist() == [0, 1, 128, 255]
+
+
+def test_channel_order_and_axes():
+    array = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)
+    out = decode_images([array], ["a"], "RGB", None)
+    assert (out[0] == array.transpose(2, 0, 1)).all()
+
+
+def test_exif_orientation_is_applied():
+    array = np.zeros((6, 6), np.uint8)
+    array[0] = 255  # bright top row
+    image = Image.fromarray(array)
+    exif = image.getexif()
+    exif[0x0112] = 3  # stored upside down
+    out = decode_images([encoded(image, exif=exif)], ["a"], "L", None)
+    assert out[0, 0, -1].min() == 255
+    assert out[0, 0, 0].max() == 0
+
+
+def test_resizing_makes_sizes_agree_and_keeps_a_flat_image_flat():
+    wide = Image.fromarray(np.full((5, 9, 3), 40, np.uint8))
+    out = decode_images([encoded(wide), encoded(RED)], ["a", "b"], "auto", 12)
+    assert out.shape == (2, 3, 12, 12)
+    assert (out[0] == 40).all()
+
+
+@pytest.mark.parametrize("other", [(6, 7), (7, 7)])
+def test_unequal_native_sizes_name_the_image_and_the_option(other):
+    odd = Image.fromarray(np.zeros(other, np.uint8))
+    for items in ([GREY, odd], [odd, GREY]):
+        with pytest.raises(ValueError, match=r"image (first|second) .*dataset\.image_size"):
+            decode_images([encoded(i) for i in items], ["first", "second"], "L", None)
+
+
+def test_corrupt_truncated_and_missing_images_are_named():
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8))
+    for item in (b"not an image", encoded(noise)[:500], None):
+        with pytest.raises(ValueError, match="bad one"):
+            decode_images([encoded(RED), item], ["good one", "bad one"], "RGB", 8)
+
+
+def test_options_are_checked():
+    with pytest.raises(ValueError, match="dataset.mode='rgb'"):
+        decode_images([encoded(RED)], ["a"], "rgb", None)
+    with pytest.raises(ValueError, match="image_size=0"):
+        decode_images([encoded(RED)], ["a"], "RGB", 0)

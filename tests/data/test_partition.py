@@ -1,0 +1,219 @@
+import time
+
+import numpy as np
+import pytest
+
+from fedsaf.data.partition import IID, ByGroup, Dirichlet, Pathological
+from fedsaf.data.splits import random_split
+
+
+def labels_of(*sizes):
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def shuffled(n, classes, seed=0):
+    return np.random.default_rng(seed).permutation(np.arange(n) % classes)
+
+
+def dirichlet(alpha, generator="numpy", seed=1, **options):
+    given = {"min_samples": 40, "max_tries": 1000, "repair": True, **options}
+    return Dirichlet(alpha=alpha, seed=seed, generator=generator, **given)
+
+
+def run(partitioner, labels, num_clients, groups=None):
+    return partitioner(labels, groups, num_clients, partitioner.rng())
+
+
+def assert_disjoint_and_complete(indices, n):
+    assert np.array_equal(np.sort(np.concatenate(indices)), np.arange(n))
+
+
+RULES = [
+    IID(seed=1, generator="numpy"),
+    dirichlet(0.1),
+    dirichlet(0.1, "public"),
+    Pathological(classes_per_client=2, balanced=True, min_samples=40, seed=1, generator="numpy"),
+    Pathological(classes_per_client=2, balanced=False, min_samples=40, seed=1, generator="numpy"),
+    Pathological(classes_per_client=2, balanced=False, min_samples=40, seed=1, generator="public"),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{type(r).__name__}-{r.generator}")
+def test_disjoint_complete_repeatable(rule):
+    labels = shuffled(3000, 10)
+    first, again = (run(rule, labels, 20).indices for _ in range(2))
+    assert len(first) == 20
+    assert_disjoint_and_complete(first, 3000)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_seed_and_generator_change_the_draw():
+    labels = shuffled(3000, 10)
+    sizes = [[len(a) for a in run(rule, labels, 20).indices] for rule in (RULES[1], RULES[2], dirichlet(0.1, seed=2))]
+    assert sizes[0] != sizes[1]
+    assert sizes[0] != sizes[2]
+    with pytest.raises(ValueError, match="generator='legacy'"):
+        dirichlet(0.1, "legacy").rng()
+
+
+# Published configurations of the public generator, seed 1: tries, client sizes (or their extremes), and the class
+# counts summed over clients: in the whole client / in training / seen when an incomplete batch of 100 / 10 is dropped.
+CIFAR10, CIFAR100, TINY = [6000] * 10, [600] * 100, [550] * 200
+GOLDEN = [
+    (CIFAR10, 20, 0.1, 1, "1621 1814 1211 2080 5128 4264 1440 2622 2974 3236 1164 1964 5994 1527 3100 4325 4252 3175 "
+     "5449 2660", (102, 101, 101, 101)),
+    (CIFAR10, 20, 0.5, 1, "2805 3449 3794 4096 2457 4058 4592 1882 1851 3308 4065 2952 2766 3053 2783 3200 2747 2667 "
+     "1430 2045", (176, 175, 175, 175)),
+    (CIFAR10, 20, 1.0, 1, "3730 3320 2114 3302 3329 3129 3114 1636 3019 3000 3074 2273 2608 3276 3510 2075 2863 3755 "
+     "3464 3409", (189, 189, 189, 189)),
+    (CIFAR100, 20, 0.1, 1, "3020 3053 2753 3029 2640 2877 3120 3047 2807 3211 2761 3359 3290 2971 3301 3132 3345 2642 "
+     "3035 2607", (921, 869, 867, 868)),
+    (CIFAR100, 20, 0.5, 1, "2600 3093 3005 3119 3093 3003 3000 3001 3002 3083 2838 3044 3010 2706 2993 3181 3008 3000 "
+     "3096 3125", (1702, 1643, 1638, 1642)),
+    (CIFAR100, 20, 1.0, 1, "3036 3002 2933 2783 3052 3031 2987 3095 3053 3050 2789 2968 3034 3141 3004 3004 3110 2885 "
+     "3028 3015", (1881, 1860, 1857, 1860)),
+    (CIFAR100, 50, 0.1, 1, (660, 1469), (1920, 1806, 1785, 1802)),
+    (CIFAR100, 100, 0.1, 1, (275, 817), (3271, 3040, 2930, 3031)),
+    (CIFAR100, 200, 0.1, 1, (116, 476), (5775, 5307, 4884, 5275)),
+    ([500] * 200, 20, 0.1, 1, (3261, 5465), (1776, 1690, 1688, 1690)),
+    (TINY, 20, 0.1, 1, (4805, 5878), (1853, 1759, 1757, 1759)),
+    ([31900] * 4, 20, 0.1, 12, (127, 26692), (45, 44, 40, 44)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("class_sizes", "num_clients", "alpha", "tries", "sizes", "seen"),
+    GOLDEN,
+    ids=[f"{len(g[0])}-classes-{g[1]}-clients-{g[2]}" for g in GOLDEN],
+)
+def test_public_generator_gives_the_published_counts(class_sizes, num_clients, alpha, tries, sizes, seen):
+    labels = labels_of(*class_sizes)
+    rule = dirichlet(alpha, "public")
+    rng = rule.rng()
+    outcome = rule(labels, None, num_clients, rng)
+    assert (outcome.tries, outcome.moved) == (tries, 0)
+    lengths = [len(own) for own in outcome.indices]
+    if isinstance(sizes, str):
+        assert lengths == list(map(int, sizes.split()))
+    else:
+        assert (min(lengths), max(lengths)) == sizes
+    trains = [labels[own[random_split(labels[own], 0.75, rng)[0]]] for own in outcome.indices]
+    counted = [len(np.unique(labels[own])) for own in outcome.indices]
+    kept = [sum(len(np.unique(t[: len(t) // b * b])) for t in trains) for b in (1, 100, 10)]
+    assert (sum(counted), *kept) == seen
+
+
+def test_public_generator_class_counts_of_two_clients():
+    labels = labels_of(*CIFAR10)
+    first, second = (np.bincount(labels[own], minlength=10) for own in run(RULES[2], labels, 20).indices[:2])
+    assert {k: v for k, v in enumerate(first.tolist()) if v} == {1: 9, 3: 668, 4: 476, 5: 287, 6: 5, 7: 167, 9: 9}
+    assert {k: v for k, v in enumerate(second.tolist()) if v} == {0: 7, 1: 1, 2: 62, 4: 43, 7: 177, 8: 1524}
+
+
+@pytest.mark.parametrize("generator", ["numpy", "public"])
+@pytest.mark.parametrize(("n", "num_clients", "alpha"), [(2000, 200, 0.1), (500, 20, 0.02), (300, 20, 1e-4)])
+def test_hard_draws_end_soon_and_are_repaired(n, num_clients, alpha, generator):
+    labels = shuffled(n, 10)
+    start = time.perf_counter()
+    outcome = run(dirichlet(alpha, generator), labels, num_clients)
+    assert time.perf_counter() - start < 20
+    assert_disjoint_and_complete(outcome.indices, n)
+    assert min(map(len, outcome.indices)) >= n // num_clients // 2
+    assert outcome.tries == 1000
+    again = run(dirichlet(alpha, generator), labels, num_clients)
+    assert all(np.array_equal(a, b) for a, b in zip(outcome.indices, again.indices, strict=True))
+
+
+def test_without_repair_the_error_has_the_numbers():
+    with pytest.raises(ValueError, match=r"30 draws met full clients only"):
+        run(dirichlet(1e-4, "public", repair=False, max_tries=30), shuffled(300, 10), 20)
+    with pytest.raises(ValueError, match=r"Dir\(0\.1\) draw in 5 .* 200 clients 5 of the 2000 .* best .* had \d"):
+        run(dirichlet(0.1, repair=False, max_tries=5), shuffled(2000, 10), 200)
+
+
+def test_repair_moves_no_more_than_needed():
+    labels = shuffled(2000, 10)
+    rule = dirichlet(0.1, max_tries=1)
+    outcome = run(rule, labels, 200)
+    raw = rule._draw([np.flatnonzero(labels == c) for c in range(10)], 200, rule.rng())[1]
+    assert outcome.moved == np.clip(5 - raw, 0, None).sum()
+
+
+def test_larger_alpha_gives_flatter_histograms():
+    labels = shuffled(20000, 10)
+    entropies = []
+    for alpha in (0.1, 1.0, 100.0):
+        p = np.stack(
+            [np.bincount(labels[own], minlength=10) / len(own) for own in run(dirichlet(alpha), labels, 20).indices]
+        )
+        entropies.append(-(p * np.log(np.where(p > 0, p, 1))).sum(1).mean())
+    assert entropies[0] + 0.3 < entropies[1] < entropies[2] - 0.2
+    assert entropies[2] > 0.98 * np.log(10)
+
+
+@pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf")])
+def test_alpha_must_be_positive(alpha):
+    with pytest.raises(ValueError, match="alpha"):
+        run(dirichlet(alpha), shuffled(1000, 10), 5)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: type(r).__name__)
+def test_more_clients_than_samples(rule):
+    with pytest.raises(ValueError, match="num_clients=101 is too many for 100"):
+        run(rule, shuffled(100, 10), 101)
+    with pytest.raises(ValueError, match="num_clients=0"):
+        run(rule, shuffled(100, 10), 0)
+
+
+def test_iid_sizes_differ_by_at_most_one():
+    sizes = [len(own) for own in run(RULES[0], shuffled(1003, 10), 20).indices]
+    assert set(sizes) == {50, 51}
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize(("classes", "num_clients", "q"), [(10, 20, 2), (10, 20, 1), (10, 5, 2), (100, 20, 10)])
+def test_pathological_clients_have_q_classes_in_fixed_groups(classes, num_clients, q, balanced):
+    labels = shuffled(6000, classes)
+    rule = Pathological(classes_per_client=q, balanced=balanced, min_samples=40, seed=1, generator="numpy")
+    indices = run(rule, labels, num_clients).indices
+    held = np.stack([np.bincount(labels[own], minlength=classes) > 0 for own in indices])
+    assert (held.sum(1) == q).all()
+    assert (held.sum(0) == num_clients * q / classes).all()
+    shares = np.bincount(labels[indices[0]], minlength=classes)
+    equal = 6000 / classes / (num_clients * q / classes)
+    assert (shares[held[0]] == equal).all() == (balanced or num_clients * q == classes)
+
+
+def test_pathological_may_leave_the_last_classes_to_nobody():
+    labels = labels_of(*[80] * 102)
+    rule = Pathological(classes_per_client=10, balanced=False, min_samples=40, seed=1, generator="numpy")
+    indices = run(rule, labels, 20).indices
+    assert set(labels[np.concatenate(indices)]) == set(range(100))
+
+
+def test_pathological_shares_follow_the_public_rule():
+    labels = labels_of(*CIFAR10)
+    indices = run(RULES[5], labels, 20).indices
+    legacy = np.random.RandomState(1)
+    shares = legacy.randint(150, 1500, 3)  # class 0: 4 clients, equal share 1500, a tenth of it 150
+    assert [np.sum(labels[own] == 0) for own in indices[:4]] == [*shares, 6000 - shares.sum()]
+    assert indices[0][: shares[0]].tolist() == list(range(shares[0]))
+
+
+def test_pathological_limits():
+    labels = shuffled(100, 10)
+    for q in (0, 11):
+        with pytest.raises(ValueError, match=rf"classes_per_client={q} must be in 1\.\.10"):
+            run(Pathological(classes_per_client=q, balanced=True, min_samples=1, seed=1, generator="numpy"), labels, 5)
+    with pytest.raises(ValueError, match="class 0 has 10 samples for 30 clients"):
+        run(Pathological(classes_per_client=10, balanced=True, min_samples=1, seed=1, generator="numpy"), labels, 30)
+
+
+def test_by_group():
+    groups = np.array([1, 0, 1, 2])
+    rule = ByGroup(seed=1, generator="numpy")
+    assert [own.tolist() for own in run(rule, np.zeros(4, int), 3, groups).indices] == [[1], [0, 2], [3]]
+    with pytest.raises(ValueError, match="num_clients=4 but the data set has 3 groups"):
+        run(rule, np.zeros(4, int), 4, groups)
+    with pytest.raises(ValueError, match="needs groups"):
+        run(rule, np.zeros(4, int), 3)

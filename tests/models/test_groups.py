@@ -1,0 +1,192 @@
+"""Groups: every file of conf/model_group, the assignment, and what is refused."""
+
+import pickle
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from fedsaf.models.groups import ModelGroup
+
+CONF = Path(__file__).parents[2] / "conf"
+GROUPS = sorted(path.stem for path in (CONF / "model_group").glob("*.yaml"))
+
+
+@cache
+def load(name):
+    with initialize_config_dir(str(CONF), version_base=None):
+        config = compose(overrides=[f"+model_group={name}", "+feature_dim=512"])
+    return instantiate(config.model_group)
+
+
+def pairs_of_architecture_and_head():
+    """One (group, client) for each architecture with each head it has somewhere."""
+    found = {}
+    for name in GROUPS:
+        group = load(name)
+        for client in range(len(group.architectures) * len(group.heads)):
+            found.setdefault((group.architecture_of(client).name, group.head_of(client)), (name, client))
+    # every head of ResNet-34 and of CNN-4; elsewhere the head changes nothing about the trunk
+    return {key: place for key, place in found.items() if key[0] in ("resnet34", "cnn") or not key[1].startswith("htc")}
+
+
+CONTRACT = [
+    pytest.param(*place, id="-".join(key), marks=pytest.mark.slow if load(place[0]).cost_of(place[1]) > 2 else ())
+    for key, place in pairs_of_architecture_and_head().items()
+]
+
+
+@pytest.mark.parametrize(("name", "client"), CONTRACT)
+def test_contract(name, client):
+    torch.manual_seed(0)
+    group = load(name)
+    in_channels = 1 if name == "small" else 3
+    model = group.build(client, 10, in_channels, 32).to(memory_format=group.memory_format_of(client))
+    x = torch.randn(3, in_channels, 32, 32).contiguous(memory_format=group.memory_format_of(client))
+    z, logits = model(x)
+    assert z.shape == (3, 512)
+    assert logits.shape == (3, 10)
+    torch.nn.functional.cross_entropy(logits, torch.tensor([0, 1, 2])).backward()
+    silent = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert silent == []
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+    z, logits = model.eval()(x[:1])
+    assert z.isfinite().all()
+    assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_group_files(name):
+    group = load(name)
+    group.check(batch_size=10, image_size=32, in_channels=3)
+    assert group.feature_dim == 512
+    assert not group.pretrained
+    for client in range(len(group.architectures)):
+        assert group.architecture_of(client).name == group.architectures[client]
+        assert group.architecture_of(client + 2 * len(group.architectures)) == group.architecture_of(client)
+        assert group.cost_of(client) > 0
+
+
+def test_vit_clients_have_the_head_of_two_layers():
+    for name in ("htm4", "htm10"):
+        group = load(name)
+        for client in range(2 * len(group.architectures)):
+            assert (group.head_of(client) == "vit") == group.architecture_of(client).name.startswith("vit")
+
+
+def test_group_of_cnn_and_resnet_at_cifar_100():
+    sizes = [sum(p.numel() for p in load("htfe2").build(client, 100, 3, 32).parameters()) for client in (0, 1)]
+    assert sizes == [924_708, 11_176_512 + 51_300]
+
+
+def group_of(architectures=("cnn", "resnet4"), heads=("linear",), **changes):
+    options = {
+        "name": "test",
+        "feature_dim": 16,
+        "feature_map": "pool",
+        "small_stem": False,
+        "final_relu": False,
+        "pretrained": False,
+        "pretrained_path": None,
+        "memory_format": "auto",
+    }
+    return ModelGroup(architectures=architectures, heads=heads, **(options | changes))
+
+
+def test_init_key_tells_shapes_apart_and_nothing_else():
+    group = group_of(["cnn", "resnet4", "cnn"], ["htc0", "htc1"])
+    keys = [group.init_key(client) for client in range(12)]
+    shapes = [(group.architecture_of(client).name, group.head_of(client)) for client in range(12)]
+    for a in range(12):
+        for b in range(12):
+            assert (keys[a] == keys[b]) == (shapes[a] == shapes[b])
+
+
+def test_weights_come_from_the_ambient_generator_alone():
+    group = group_of()
+    models = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        models.append(group.build(1, 10, 1, 32).state_dict())
+    assert all(torch.equal(models[0][key], models[1][key]) for key in models[0])
+    assert not torch.equal(models[0]["backbone.conv1.weight"], models[2]["backbone.conv1.weight"])
+
+
+def test_layout_can_be_forced():
+    assert group_of(memory_format="channels_last").memory_format_of(0) == torch.channels_last
+    assert group_of(memory_format="contiguous").memory_format_of(1) == torch.contiguous_format
+    auto = group_of(["cnn", "resnet4", "vit_b_16"])
+    for client in range(3):
+        fast = auto.architecture_of(client).channels_last
+        assert (auto.memory_format_of(client) == torch.channels_last) == fast
+
+
+def test_layouts_give_equal_outputs():
+    x = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    outputs = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(1)
+        model = group_of(["resnet6"]).build(0, 10, 3, 32).to(memory_format=layout)
+        outputs.append(model(x.contiguous(memory_format=layout))[1])
+    # the same float32 sums in another order
+    torch.testing.assert_close(outputs[0], outputs[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_travel_to_other_processes(name):
+    group = load(name)
+    copy = pickle.loads(pickle.dumps(group))
+    assert vars(copy) == vars(group)
+    assert copy.architecture_of(3) == group.architecture_of(3)
+
+
+@pytest.mark.parametrize("image_size", [16, 28, 64])
+@pytest.mark.parametrize("in_channels", [1, 3])
+def test_small_group_takes_any_small_image(in_channels, image_size):
+    torch.manual_seed(0)
+    group = load("small")
+    group.check(10, image_size, in_channels)
+    for client in range(len(group.architectures)):
+        z, _ = group.build(client, 10, in_channels, image_size)(torch.randn(2, in_channels, image_size, image_size))
+        assert z.shape == (2, 512)
+
+
+def test_batch_of_one_with_batch_norm_is_refused_with_the_model():
+    with pytest.raises(ValueError, match="batch_size=1.*'resnet4'"):
+        group_of().check(batch_size=1, image_size=32, in_channels=3)
+    group_of(["cnn"]).check(batch_size=1, image_size=32, in_channels=3)
+
+
+def test_images_too_small_are_refused_with_the_model():
+    with pytest.raises(ValueError, match="image_size=8.*'cnn'.*16"):
+        group_of().check(batch_size=10, image_size=8, in_channels=1)
+    with pytest.raises(ValueError, match="in_channels=0.*'cnn'"):
+        group_of().check(batch_size=10, image_size=32, in_channels=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architectures": []}, "architectures is empty"),
+        ({"heads": []}, "heads is empty"),
+        ({"architectures": ["resnet_18"]}, "nearest: .*resnet18"),
+        ({"heads": ["lineal"]}, "nearest: linear"),
+        ({"feature_dim": 0}, "feature_dim=0"),
+        ({"feature_map": "mlp"}, "feature_map='mlp'"),
+        ({"memory_format": "nhwc"}, "memory_format='nhwc'.*channels_last"),
+        ({"final_relu": True}, "final_relu=true"),
+        ({"pretrained_path": "weights"}, "pretrained is false"),
+        ({"architectures": ["resnet18"], "pretrained": True, "small_stem": True}, "small_stem or pretrained"),
+    ],
+)
+def test_contradictions_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        group_of(**changes)
+
+
+def test_pretrained_is_refused_before_training_where_nobody_hosts_it():
+    with pytest.raises(ValueError, match="no weights for 'cnn'"):
+        group_of(["cnn"], pretrained=True).check(batch_size=10, image_size=32, in_channels=3)

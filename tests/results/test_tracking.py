@@ -1,0 +1,364 @@
+"""The W&B mirror, read back from its offline file by wandb's own reader."""
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+import fedsaf
+from fedsaf.results.tracking import NoTracker, RunInfo, WandbTracker, run_labels
+
+SOURCE = str(Path(fedsaf.__file__).parents[1])
+CONF = Path(SOURCE).parent / "conf" / "logger"
+CHOICES = {"method": "prototype", "alignment": "rcsa", "partition": "iid"}
+PROGRAM = """
+import logging, sys, time
+from pathlib import Path
+from fedsaf.results.tracking import RunInfo, WandbTracker
+from fedsaf.types import RoundRecord
+
+logging.basicConfig(level=logging.INFO)
+folder, mode = Path(sys.argv[1]), sys.argv[2]
+tracker = WandbTracker("test", None, mode, init_timeout=2.0, finish_timeout=5.0, client_table_every=0)
+start = time.monotonic()
+tracker.start(RunInfo(folder, {"seed": 0}, {"alignment": "rcsa"}, 0, 1, None, 0))
+print("started", time.monotonic() - start)
+tracker.log(RoundRecord(1, {"classifier": {"pooled": 0.5}}))
+tracker.finish(0)
+print("id", tracker.state()["run_id"])
+"""
+
+
+def make_info(folder, rounds=3, run_id=None, rank=0):
+    return RunInfo(folder, {"seed": 0, "rounds": rounds}, CHOICES, seed=0, rounds=rounds, run_id=run_id, rank=rank)
+
+
+def make_tracker(mode="offline", client_table_every=0):
+    return WandbTracker("test", None, mode, init_timeout=2.0, finish_timeout=5.0, client_table_every=client_table_every)
+
+
+def inspect(path, *arguments):
+    command = [str(Path(sys.executable).parent / "wandb"), "leet", "inspect", "--json", *arguments, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def parts(folder):
+    return sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+
+
+def history(path):
+    records = [json.loads(line) for line in inspect(path).splitlines()]
+    return [record["history"]["item"] for record in records if record["type"] == "history"]
+
+
+def run_program(folder, mode, **environment):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    clean |= {"HOME": str(folder), "NETRC": str(folder / "none"), "PYTHONPATH": SOURCE, **environment}
+    clean.pop("XDG_CONFIG_HOME", None)
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), mode],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=clean,
+        timeout=90,
+    )
+
+
+def names(items):
+    return {name for item in items for name in item if not name.startswith("_")}
+
+
+def test_offline_run_holds_every_round_once(tmp_path, make_record):
+    tracker = make_tracker()
+    tracker.start(make_info(tmp_path))
+    for round in range(4):
+        tracker.log(make_record(round))
+    tracker.finish(0)
+    (part,) = parts(tmp_path)
+    summary = json.loads(inspect(part, "--summary"))
+    assert (summary["state"], summary["exit_code"], summary["project"]) == ("finished", 0, "test")
+    assert summary["run_id"] == tracker.state()["run_id"]
+    assert summary["name"] == "prototype-rcsa-iid-seed0"
+    assert sorted(summary["tags"]) == ["iid", "prototype", "rcsa"]
+    assert summary["summary"]["round"] == 3
+    assert summary["summary"]["classifier/pooled"] == 0.5
+    assert summary["summary"]["loss/total"] == pytest.approx(1.5 / 4)
+    assert summary["summary"]["clients"]["nrows"] == 2
+    assert [item["round"] for item in history(part)] == [0, 1, 2, 3]
+    text = inspect(part)
+    assert '"step_metric":"round"' in text
+    assert '"group":"prototype-rcsa-iid"' in text or '"run_group":"prototype-rcsa-iid"' in text
+    assert '"job_type":"prototype"' in text
+    staged = [path for path in (tmp_path / "wandb").rglob("*") if path.is_file()]
+    assert any("artifacts" in path.parts for path in staged), "files of tables must stay in the run folder"
+    assert "WANDB_DATA_DIR" not in os.environ
+
+
+def test_resume_offline_is_a_second_part_with_the_same_id(tmp_path, make_record):
+    first = make_tracker()
+    first.start(make_info(tmp_path, rounds=6))
+    for round in range(1, 4):
+        first.log(make_record(round))
+    first.finish(1)
+    second = make_tracker()
+    second.start(make_info(tmp_path, rounds=6, run_id=first.state()["run_id"]))
+    for round in range(4, 7):
+        second.log(make_record(round))
+    second.finish(0)
+    assert first.state() == second.state()
+    before, after = parts(tmp_path)
+    summaries = [json.loads(inspect(part, "--summary")) for part in (before, after)]
+    assert [summary["run_id"] for summary in summaries] == [first.state()["run_id"]] * 2
+    assert [summary["exit_code"] for summary in summaries] == [1, 0]
+    assert [[item["round"] for item in history(part)] for part in (before, after)] == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_names_do_not_grow_with_clients_and_tables_come_every_kth_round(tmp_path, make_record):
+    found, tables = {}, {}
+    for num_clients in (2, 200):
+        folder = tmp_path / str(num_clients)
+        tracker = make_tracker(client_table_every=2)
+        tracker.start(make_info(folder, rounds=5))
+        for round in range(6):
+            tracker.log(make_record(round, num_clients=num_clients))
+        tracker.finish(0)
+        items = history(parts(folder)[0])
+        assert len(items) == 6
+        found[num_clients] = {name for name in names(items) if not name.startswith("clients")}
+        tables[num_clients] = [
+            (item["round"], item["clients"]["nrows"]) for item in _nested(items) if "clients" in item
+        ]
+    assert found[2] == found[200]
+    assert len(found[200]) < 40
+    assert tables[200] == [(2, 200), (4, 200), (5, 200)]
+
+
+def _nested(items):
+    """Undo the dots by which the reader names the parts of a table."""
+    result = []
+    for item in items:
+        table = {name.removeprefix("clients."): value for name, value in item.items() if name.startswith("clients.")}
+        result.append({**item, "clients": table} if table else item)
+    return result
+
+
+@pytest.mark.parametrize("mode", ["auto", "online"])
+def test_no_key_and_no_terminal_goes_offline_with_one_line(tmp_path, mode):
+    result = run_program(tmp_path, mode)
+    assert result.returncode == 0, result.stderr
+    (line,) = result.stderr.splitlines()
+    assert "offline (no API key found" in line
+    assert f"wandb sync {tmp_path}/wandb/offline-run-*" in line
+    assert len(parts(tmp_path)) == 1
+
+
+def test_no_key_on_a_terminal_does_not_ask(tmp_path):
+    ours, theirs = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    environment |= {"HOME": str(tmp_path), "NETRC": str(tmp_path / "none"), "PYTHONPATH": SOURCE}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), "auto"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    os.close(theirs)
+    text = b""
+    # Nothing is ever typed: a question would let the time run out.
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        text += chunk
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    assert b"no API key found" in text
+
+
+@pytest.mark.parametrize("kind", ["closed", "silent", "refusing"])
+def test_an_unreachable_or_refusing_server_means_offline_within_the_limit(tmp_path, kind):
+    server = _start_server(kind)
+    started = time.monotonic()
+    try:
+        key, url = "0123456789" * 4, f"http://127.0.0.1:{server[1]}"
+        result = run_program(tmp_path, "auto", WANDB_API_KEY=key, WANDB_BASE_URL=url)
+    finally:
+        server[0].close()
+    assert result.returncode == 0, result.stderr
+    assert "W&B is offline (" in result.stderr
+    assert key not in result.stderr
+    seconds = float(result.stdout.split()[1])
+    assert seconds < 10
+    assert time.monotonic() - started < 25
+    (part,) = parts(tmp_path)
+    summary = json.loads(inspect(part, "--summary"))
+    assert summary["summary"]["classifier/pooled"] == 0.5
+    assert f"id {summary['run_id']}" in result.stdout
+
+
+def _start_server(kind):
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    if kind == "closed":
+        listener.close()
+    elif kind == "silent":
+        listener.listen(64)
+    else:
+        listener.close()
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+        from threading import Thread
+
+        class Refuse(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                body = b'{"errors": [{"message": "user is not logged in"}]}'
+                self.send_response(401)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", port), Refuse)
+        Thread(target=server.serve_forever, daemon=True).start()
+        server.close = lambda: (server.shutdown(), server.server_close())
+        return server, port
+    return listener, port
+
+
+def test_a_malformed_key_goes_offline(tmp_path):
+    result = run_program(tmp_path, "auto", WANDB_API_KEY="short")
+    assert result.returncode == 0, result.stderr
+    assert "W&B is offline (WANDB_API_KEY invalid" in result.stderr
+    assert len(parts(tmp_path)) == 1
+
+
+def test_a_failing_mirror_warns_once_and_the_run_goes_on(tmp_path, make_record, caplog):
+    tracker = make_tracker()
+    tracker.start(make_info(tmp_path))
+    tracker.log(make_record(1))
+    run = tracker._run
+    run.log, log = lambda values: 1 / 0, run.log
+    caplog.clear()
+    tracker.log(make_record(2))
+    run.log = log
+    tracker.log(make_record(3))
+    tracker.finish(0)
+    ours = [record.message for record in caplog.records if record.name == "fedsaf.results.tracking"]
+    assert ours == ["W&B stops mirroring this run, which goes on: log: ZeroDivisionError: division by zero"]
+    assert [item["round"] for item in history(parts(tmp_path)[0])] == [1]
+    assert json.loads(inspect(parts(tmp_path)[0], "--summary"))["state"] == "finished"
+
+
+def test_a_refused_table_does_not_cost_the_numbers_of_its_round(tmp_path, make_record, caplog):
+    tracker = make_tracker()
+    tracker.start(make_info(tmp_path, rounds=1))
+    log = tracker._run.log
+    tracker._run.log = lambda values: 1 / 0 if "clients" in values else log(values)
+    tracker.log(make_record(1))
+    tracker.finish(0)
+    (item,) = history(parts(tmp_path)[0])
+    assert (item["round"], item["classifier/pooled"]) == (1, 0.5)
+    assert "clients.jsonl holds" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_does_not_stop_the_run(tmp_path, make_record):
+    (tmp_path / "file").write_text("in the way")
+    tracker = make_tracker()
+    tracker.start(make_info(tmp_path / "file"))
+    tracker.log(make_record(1))
+    tracker.finish(0)
+
+
+def test_two_jobs_in_one_process_are_two_finished_runs(tmp_path, make_record):
+    for name in ("a", "b"):
+        tracker = make_tracker()
+        tracker.start(make_info(tmp_path / name))
+        tracker.log(make_record(1))
+        tracker.finish(0)
+    found = [json.loads(inspect(parts(tmp_path / name)[0], "--summary")) for name in ("a", "b")]
+    assert [run["state"] for run in found] == ["finished", "finished"]
+    assert found[0]["run_id"] != found[1]["run_id"]
+
+
+def test_forked_data_workers_do_not_hang(tmp_path, make_record):
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    tracker = make_tracker()
+    tracker.start(make_info(tmp_path, rounds=20))
+    data = TensorDataset(torch.arange(8))
+    deadline = time.monotonic() + 60
+    for round in range(1, 21):
+        loader = DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context="fork", timeout=20)
+        assert sum(len(batch) for (batch,) in loader) == 8
+        tracker.log(make_record(round))
+    tracker.finish(0)
+    assert time.monotonic() < deadline
+    assert [item["round"] for item in history(parts(tmp_path)[0])] == list(range(1, 21))
+
+
+@pytest.mark.parametrize(("mode", "rank"), [("disabled", 0), ("offline", 1)])
+def test_disabled_and_other_ranks_write_nothing(tmp_path, make_record, mode, rank):
+    tracker = make_tracker(mode)
+    tracker.start(make_info(tmp_path, rank=rank))
+    tracker.log(make_record(1))
+    tracker.finish(0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="mode: got 'dryrun', expected one of auto, online, offline, disabled"):
+        make_tracker("dryrun")
+    with pytest.raises(ValueError, match="init_timeout: got 0, expected a positive"):
+        WandbTracker("p", None, "auto", init_timeout=0, finish_timeout=1, client_table_every=0)
+
+
+def test_labels_put_the_seeds_of_a_cell_into_one_group():
+    zero, one = run_labels(CHOICES, 0), run_labels(CHOICES, 1)
+    assert zero["group"] == one["group"]
+    assert zero["name"] != one["name"]
+    long = run_labels({"dataset": "x" * 300}, 12345)
+    assert len(long["name"]) <= 128
+    assert long["name"].endswith("-seed12345")
+    assert len(long["group"]) <= 128
+    assert len(long["tags"][0]) <= 64
+
+
+def test_configurations_build_their_tracker(monkeypatch):
+    for name in ("WANDB_MODE", "WANDB_PROJECT", "WANDB_ENTITY"):
+        monkeypatch.delenv(name, raising=False)
+    assert isinstance(instantiate(OmegaConf.load(CONF / "none.yaml")), NoTracker)
+    tracker = instantiate(OmegaConf.load(CONF / "wandb.yaml"))
+    assert (tracker.mode, tracker.entity, tracker.project) == ("auto", None, "fedsaf")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert instantiate(OmegaConf.load(CONF / "wandb.yaml")).mode == "offline"
+
+
+def test_no_tracker_imports_no_wandb():
+    code = (
+        "import sys\n"
+        "from hydra.utils import instantiate\n"
+        "tracker = instantiate({'_target_': 'fedsaf.results.tracking.NoTracker'})\n"
+        "tracker.start(None); tracker.log(None); tracker.finish(0)\n"
+        "assert tracker.state() == {'run_id': None}\n"
+        "print('wandb' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout.strip() == "False"
