@@ -6,6 +6,7 @@ import torch
 from fedsaf.alignment.contrastive import batch_contrastive, contrastive, uniformity
 from fedsaf.alignment.coordinate import cosine, l2, mse
 from fedsaf.alignment.structural import gcsa, rcsa
+from fedsaf.alignment.structure import centre
 from fedsaf.prototypes.statistics import class_means
 from fedsaf.types import ClassTable
 
@@ -50,6 +51,12 @@ def test_equal_rows_have_no_structure(draw, loss, dtype, offset):
     equal, spread = row.expand(17, 64), draw(17, 64, dtype=dtype)
     assert is_inactive(loss(equal.clone().requires_grad_(), spread))
     assert is_inactive(loss(spread.clone().requires_grad_(), equal))
+
+
+@pytest.mark.parametrize("n", [3, 7, 100])
+def test_equal_rows_are_centred_to_exact_zero(n):
+    rows = torch.tensor([[0.1, 1000.3, -7e5]]).expand(n, 3)
+    assert not centre(rows).any()
 
 
 @structural

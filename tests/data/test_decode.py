@@ -82,6 +82,25 @@ def test_corrupt_truncated_and_missing_images_are_named():
             decode_images([encoded(RED), item], ["good one", "bad one"], "RGB", 8)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "tolerance"),
+    [("png", {}, 0), ("jpeg", {"quality": 75}, 2), ("jpeg", {"quality": 90, "subsampling": 0}, 2)],
+)
+def test_fast_decoding_agrees_with_pillow(kind, options, tolerance):
+    noise = np.random.default_rng(1).integers(0, 256, (3, 24, 24, 3), np.uint8)
+    items = [encoded(Image.fromarray(array), kind, **options) for array in noise]
+    places = ["a", "b", "c", "d"]
+    fast = decode_images(items, places[:3], "RGB", None)
+    slow = decode_images([encoded(GREY), *items], places, "RGB", 24)[1:]  # the grey image turns the fast way off
+    assert np.abs(fast.astype(int) - slow.astype(int)).max() <= tolerance
+
+
+def test_truncated_jpeg_is_named():
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8))
+    with pytest.raises(ValueError, match="half a file"):
+        decode_images([encoded(noise, "jpeg")[:800]], ["half a file"], "RGB", 40)
+
+
 def test_options_are_checked():
     with pytest.raises(ValueError, match="dataset.mode='rgb'"):
         decode_images([encoded(RED)], ["a"], "rgb", None)

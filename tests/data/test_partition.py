@@ -115,17 +115,17 @@ def test_public_generator_class_counts_of_two_clients():
 def test_hard_draws_end_soon_and_are_repaired(n, num_clients, alpha, generator):
     labels = shuffled(n, 10)
     start = time.perf_counter()
-    outcome = run(dirichlet(alpha, generator), labels, num_clients)
-    assert time.perf_counter() - start < 20
+    outcome = run(dirichlet(alpha, generator, max_tries=200), labels, num_clients)
+    assert time.perf_counter() - start < 10
     assert_disjoint_and_complete(outcome.indices, n)
     assert min(map(len, outcome.indices)) >= n // num_clients // 2
-    assert outcome.tries == 1000
-    again = run(dirichlet(alpha, generator), labels, num_clients)
+    assert outcome.tries == 200
+    again = run(dirichlet(alpha, generator, max_tries=200), labels, num_clients)
     assert all(np.array_equal(a, b) for a, b in zip(outcome.indices, again.indices, strict=True))
 
 
 def test_without_repair_the_error_has_the_numbers():
-    with pytest.raises(ValueError, match=r"30 draws met full clients only"):
+    with pytest.raises(ValueError, match=r" [1-9]\d* draws met full clients only"):
         run(dirichlet(1e-4, "public", repair=False, max_tries=30), shuffled(300, 10), 20)
     with pytest.raises(ValueError, match=r"Dir\(0\.1\) draw in 5 .* 200 clients 5 of the 2000 .* best .* had \d"):
         run(dirichlet(0.1, repair=False, max_tries=5), shuffled(2000, 10), 200)

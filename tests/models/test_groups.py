@@ -44,8 +44,8 @@ def test_contract(name, client):
     torch.manual_seed(0)
     group = load(name)
     in_channels = 1 if name == "small" else 3
-    model = group.build(client, 10, in_channels, 32).to(memory_format=group.memory_format_of(client))
-    x = torch.randn(3, in_channels, 32, 32).contiguous(memory_format=group.memory_format_of(client))
+    model = group.build(client, 10, in_channels, 32).to(memory_format=group.memory_format_of(client, 100))
+    x = torch.randn(3, in_channels, 32, 32).contiguous(memory_format=group.memory_format_of(client, 100))
     z, logits = model(x)
     assert z.shape == (3, 512)
     assert logits.shape == (3, 10)
@@ -116,12 +116,17 @@ def test_weights_come_from_the_ambient_generator_alone():
 
 
 def test_layout_can_be_forced():
-    assert group_of(memory_format="channels_last").memory_format_of(0) == torch.channels_last
-    assert group_of(memory_format="contiguous").memory_format_of(1) == torch.contiguous_format
-    auto = group_of(["cnn", "resnet4", "vit_b_16"])
-    for client in range(3):
-        fast = auto.architecture_of(client).channels_last
-        assert (auto.memory_format_of(client) == torch.channels_last) == fast
+    assert group_of(memory_format="channels_last").memory_format_of(0, 1) == torch.channels_last
+    assert group_of(memory_format="contiguous").memory_format_of(1, 100) == torch.contiguous_format
+
+
+@pytest.mark.parametrize(
+    ("architecture", "small_batch", "large_batch"), [("cnn", True, True), ("resnet18", False, True), ("vit_b_16", False, False)]
+)
+def test_layout_follows_architecture_and_batch(architecture, small_batch, large_batch):
+    group = group_of([architecture])
+    for batch_size, expected in ((10, small_batch), (100, large_batch)):
+        assert (group.memory_format_of(0, batch_size) == torch.channels_last) == expected
 
 
 def test_layouts_give_equal_outputs():

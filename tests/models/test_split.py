@@ -37,6 +37,26 @@ def test_width_bounds_the_rank(width, rank):
     assert torch.linalg.matrix_rank(pool_features(features, 512)) == rank
 
 
+def test_evaluation_before_training_does_not_spoil_the_gradient():
+    with torch.inference_mode():
+        pool_features(torch.zeros(2, 7), 3)
+    features = torch.ones(2, 7, requires_grad=True)
+    pool_features(features, 3).sum().backward()
+    assert features.grad.sum().item() == pytest.approx(6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_deterministic_algorithms_on_a_gpu():
+    torch.use_deterministic_algorithms(True)
+    try:
+        features = torch.randn(64, 1280, generator=torch.Generator().manual_seed(0)).cuda().requires_grad_()
+        gradients = [torch.autograd.grad(pool_features(features, 512).square().sum(), features)[0] for _ in range(5)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(gradients[0], other) for other in gradients)
+
+
 def test_equal_width_is_passed_through():
     features = torch.ones(2, 512)
     assert pool_features(features, 512) is features

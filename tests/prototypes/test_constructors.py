@@ -181,6 +181,7 @@ class TestMeanByHand:
         assert self.message(mean) == {2: [1.0, 1.0], 3: [2.0, 2.0]}
         mean.update([], 2)
         assert mean.broadcast() is None
+        assert not mean.state_dict()["values"].any()
 
     def test_nothing_is_sent_ahead(self):
         assert ready(Mean("samples", "keep")).setup_message() is None

@@ -9,6 +9,7 @@ import fedsaf
 
 PROGRAM = """
 import hydra
+from omegaconf import OmegaConf
 from pathlib import Path
 from fedsaf.results.recorder import Recorder
 from fedsaf.types import RoundRecord
@@ -20,9 +21,13 @@ def main(config):
         return {"folder": folder, "outcome": "skipped"}
     if config.weight == 13:
         raise ValueError("weight: got 13, expected luck")
+    seed = len(list(Path("runs").glob("*-None-*"))) if config.seed is None else config.seed
+    if config.seed is None:
+        folder = folder.with_name(f"{folder.name}-{seed}")
     recorder = Recorder(folder)
-    accuracy = {"pooled": config.weight / 10 + config.seed / 100, "client_mean": 0.0}
+    accuracy = {"pooled": config.weight / 10 + seed / 100, "client_mean": 0.0}
     recorder.append(RoundRecord(1, {"classifier": accuracy}))
+    OmegaConf.save({"seed": seed}, folder / "config.yaml")
     recorder.summarise(folder.name, "p", {})
     recorder.status("finished")
     return {"folder": folder, "outcome": "finished"}
@@ -39,7 +44,7 @@ hydra:
   callbacks:
     closing:
       _target_: fedsaf.results.callbacks.ClosingTable
-      predictors: [classifier]
+      predictors: [classifier, nearest_prototype]
       measure: pooled
 """
 
@@ -88,6 +93,17 @@ def test_failed_jobs_are_listed_and_logged_and_finished_ones_skipped_next_time(s
     assert again.returncode == 0
     # 10, 11 and 12 percent; nothing is left of the failed jobs of the sweep before.
     assert rows(again.stdout) == [["rcsa", "11.00 ± 0.82", "11.00 ± 0.82", "3", "2 skipped, 1 finished"]]
+
+
+def test_drawn_seeds_are_seeds(sweep):
+    result = sweep("-m", "weight=1", "seed=null,null")
+    assert result.returncode == 0, result.stderr
+    assert rows(result.stdout) == [["rcsa", "10.50 ± 0.50", "10.50 ± 0.50", "2", "2 finished"]]
+
+
+def test_nothing_is_left_in_the_sweep_folder(sweep, tmp_path):
+    sweep("-m", "weight=13", "seed=0,1")
+    assert sorted(path.name for path in (tmp_path / "sweep").iterdir()) == ["0", "1", "multirun.yaml"]
 
 
 def test_a_single_run_prints_no_closing_table(sweep):

@@ -3,7 +3,7 @@ import math
 import pytest
 from omegaconf import OmegaConf
 
-from fedsaf.results.closing import ABSENT, cells, closing_table, failures, read_run, render, run_table
+from fedsaf.results.closing import ABSENT, cells, closing_table, failures, read_run, run_table, wide_console
 from fedsaf.results.recorder import Recorder
 
 
@@ -25,6 +25,13 @@ def make_run(tmp_path, make_record):
         return tmp_path / name
 
     return build
+
+
+def printed(table):
+    console = wide_console()
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
 
 
 def table_rows(runs, predictor="classifier", measure="pooled"):
@@ -71,7 +78,13 @@ def test_a_nested_swept_value_names_a_cell_in_runs_that_left_it_alone(make_run):
         read_run(make_run("a", 60, 0, optimizer={"lr": 0.1})),
         read_run(make_run("b", 70, 0, optimizer={"lr": 0.01}, overrides=["optimizer.lr=0.01"])),
     ]
-    assert [row["optimizer.lr"] for row in table_rows(runs)] == ["0.1", "0.01"]
+    assert [row["lr"] for row in table_rows(runs)] == ["0.1", "0.01"]
+
+
+def test_off_a_terminal_no_word_is_broken(make_run):
+    runs = [read_run(make_run(f"r{i}", 60, 0, alignment=f"{'long' * 20}-{i}")) for i in range(2)]
+    text = printed(closing_table(runs, "classifier", "pooled"))
+    assert all(f"{'long' * 20}-{i}" in text for i in range(2))
 
 
 def test_a_cell_that_did_not_run_has_no_number(make_run, tmp_path):
@@ -113,7 +126,7 @@ def test_the_same_run_counts_once_and_hidden_differences_are_not_averaged(make_r
 
 def test_the_header_says_which_accuracy(make_run):
     runs = [read_run(make_run("a", 60, 0))]
-    text = render(closing_table(runs, "classifier", "client_mean"), width=120)
+    text = printed(closing_table(runs, "classifier", "client_mean"))
     assert "classifier accuracy in %, client mean: mean ± std over n seeds" in text
     # 5 of 10 and 55 of 90: the mean over clients is 55.56, not the pooled 60.
     assert "55.56 ± 0.00" in text
@@ -123,7 +136,7 @@ def test_table_of_a_single_run(tmp_path, make_record):
     recorder = Recorder(tmp_path)
     recorder.append(make_record(1, hits=(10, 60), prototype_hits=(8, 0)))
     recorder.append(make_record(2, hits=(5, 45), prototype_hits=(0, 9)))
-    text = render(run_table(recorder.summarise("c", "p", {})), width=120)
+    text = printed(run_table(recorder.summarise("c", "p", {})))
     lines = [line.split("│") for line in text.splitlines() if "│" in line]
     assert [[cell.strip() for cell in line[1:-1]] for line in lines] == [
         ["classifier", "50.00 (50.00)", "70.00 (83.33)", "1"],

@@ -187,8 +187,9 @@ class Dirichlet(Partitioner):
         if not self.repair:
             raise ValueError(
                 f"no Dir({self.alpha}) draw in {self.max_tries} gave each of {num_clients} clients {least} of the "
-                f"{len(labels)} samples; the best smallest client had {best_size}, and {invalid} draws met full clients only. Raise partition.alpha, lower "
-                "num_clients or partition.min_samples, or set partition.repair=true"
+                f"{len(labels)} samples; the best smallest client had {best_size}, and {invalid} draws met full "
+                "clients only. Raise partition.alpha, lower num_clients or partition.min_samples, or set "
+                "partition.repair=true"
             )
         indices = _lists(best)
         moved = _fill_small_clients(indices, labels, least)

@@ -14,9 +14,8 @@ _TOP = 5
 
 def partition_table(record: PartitionRecord) -> Table:
     """Return one row per client: sizes and classes of both parts, its most frequent classes as train|test."""
-    facts = record.facts
     table = Table(
-        title=f"{facts['dataset']}, {facts['rule']}, {record.num_clients} clients, {record.hash[:12]}",
+        title=f"{_title(record)}, {record.num_clients} clients, {record.hash[:12]}",
         caption="\n".join(record.notes) or None,
     )
     for name in ("client", "train", "test", "train classes", "test classes", "unseen"):
@@ -38,6 +37,7 @@ def partition_picture(record: PartitionRecord, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import, needed once per run
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     num_clients, num_classes = record.train_counts.shape
     width = 2 * min(max(0.25 * num_clients, 3.0), 9.0) + 1.5
@@ -48,10 +48,17 @@ def partition_picture(record: PartitionRecord, path: Path) -> None:
     for panel, name, counts in zip(panels, ("train", "test"), (record.train_counts, record.test_counts), strict=True):
         cells = np.ma.masked_equal(counts.T, 0)
         image = panel.imshow(cells, norm=norm, cmap="viridis", aspect="auto", interpolation="nearest", origin="lower")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.yaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set(title=f"{name}: {counts.sum()} samples", xlabel="client")
     panels[0].set_ylabel("class")
     if num_classes <= 20:
         panels[0].set_yticks(range(num_classes), record.class_names)
     figure.colorbar(image, ax=list(panels), label="samples")
-    figure.suptitle(f"{record.facts['dataset']}, {record.facts['rule']}")
+    figure.suptitle(_title(record), fontsize="small", wrap=True)
     figure.savefig(path)
+
+
+def _title(record: PartitionRecord) -> str:
+    parameters = ", ".join(f"{name}={value}" for name, value in record.facts["parameters"].items())
+    return f"{record.facts['dataset']}, {record.facts['rule']}({parameters})"

@@ -15,6 +15,7 @@ def stratified_split(labels: np.ndarray, train_fraction: float, rng: Rng) -> Par
 
     Classes of one sample go to training. Of the m samples of the other classes, m - floor(train_fraction m) are for
     testing, shared out by largest remainder. A client with fewer than 3 samples tests on nothing.
+    Deviation: such clients are kept, not dropped, as client ids decide architectures and seeds.
 
     Args:
         labels: (n,) labels of one client.

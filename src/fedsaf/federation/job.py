@@ -143,6 +143,7 @@ def perform(fabric: Fabric, stop: StopRequest, job: Job) -> None:
         channels=dataset.channels,
         image_size=dataset.image_size,
         rounds=job.loop.rounds,
+        batch_size=job.settings.batch_size,
         seed=job.loop.seed,
         initialisation=job.settings.initialisation,
     )
@@ -170,7 +171,7 @@ def _feeds(job: Job, device: torch.device) -> dict[int, ClientFeed]:
         client: ClientFeed(
             data=data.client(client),
             normalise=normalise,
-            memory_format=job.group.memory_format_of(client),
+            memory_format=job.group.memory_format_of(client, job.settings.batch_size),
             batch_size=job.settings.batch_size,
             eval_batch_size=job.settings.eval_batch_size,
             last_batch=job.settings.last_batch,

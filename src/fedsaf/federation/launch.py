@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -124,13 +125,14 @@ def launch(settings: FabricSettings, work: Callable[[Fabric, StopRequest, Job], 
             work(fabric, stop, job)
         return
     with StopRequest(insist=True):
-        problem = fabric.launch(_spawned, settings, work, job)
+        # Bound rather than passed: Fabric searches its arguments for modules and stops at a frozen dataclass.
+        problem = fabric.launch(partial(_spawned, settings, work, job))
     if problem is not None:
         raise problem
 
 
 def _spawned(
-    fabric: Fabric, settings: FabricSettings, work: Callable[[Fabric, StopRequest, Job], None], job: Job
+    settings: FabricSettings, work: Callable[[Fabric, StopRequest, Job], None], job: Job, fabric: Fabric
 ) -> Exception | None:
     """Run in a spawned rank; bring an exception home as a value, since all ranks raise it together."""
     _die_with_parent()

@@ -35,6 +35,7 @@ class ClientFactory:
         channels: of the images.
         image_size: in pixels.
         rounds: T.
+        batch_size: B, which decides the memory layout.
         seed: run seed.
         initialisation: ``independent`` (every client its own draw), ``per_architecture`` (clients of one architecture
             start alike) or ``public`` (that, and the same for every run seed).
@@ -47,6 +48,7 @@ class ClientFactory:
     channels: int
     image_size: int
     rounds: int
+    batch_size: int
     seed: int
     initialisation: str
 
@@ -66,7 +68,7 @@ class ClientFactory:
         with seeded(seed, purpose, 0, index):
             model = self.group.build(client, self.num_classes, self.channels, self.image_size)
         module = FederatedClient(
-            model=model.to(memory_format=self.group.memory_format_of(client)),
+            model=model.to(memory_format=self.group.memory_format_of(client, self.batch_size)),
             objective=self.objective,
             optimizer=self.optimizer,
             num_classes=self.num_classes,

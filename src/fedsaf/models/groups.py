@@ -29,7 +29,8 @@ class ModelGroup:
         final_relu: whether HtC heads end in a ReLU, as HtFLlib has it.
         pretrained: whether trunks start from pretrained weights.
         pretrained_path: folder with one ``<architecture>.safetensors`` each, or None for timm's weights.
-        memory_format: ``"channels_last"``, ``"contiguous"``, or ``"auto"`` for what was faster with the architecture.
+        memory_format: ``"channels_last"``, ``"contiguous"``, or ``"auto"`` for what was faster with the architecture
+            and the batch size.
 
     Raises:
         ValueError: for an empty list, an unknown name, a feature dimension below one, or options that contradict or
@@ -111,11 +112,12 @@ class ModelGroup:
         head = build_head(self.head_of(client), self.feature_dim, num_classes, self.final_relu)
         return SplitModel(backbone, head, self.feature_dim, self.feature_map)
 
-    def memory_format_of(self, client: int) -> torch.memory_format:
-        """Return the layout for a client's convolutions and images."""
+    def memory_format_of(self, client: int, batch_size: int) -> torch.memory_format:
+        """Return the layout for a client's convolutions and images, given the size of its training batches."""
         if self.memory_format != "auto":
             return _MEMORY_FORMATS[self.memory_format]
-        return torch.channels_last if self.architecture_of(client).channels_last else torch.contiguous_format
+        least = self.architecture_of(client).channels_last_from
+        return torch.contiguous_format if least is None or batch_size < least else torch.channels_last
 
     def cost_of(self, client: int) -> float:
         """Return the training time per sample of a client's trunk, relative to ResNet-18."""

@@ -5,19 +5,30 @@ Dimension letters: B batch, W width of a trunk, d feature dimension, C classes.
 
 from __future__ import annotations
 
-from math import gcd
+from functools import cache
 
 import torch
 from torch import Tensor, nn
 
 
+@cache
+def _windows(width: int, feature_dim: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which inputs each of the d outputs averages: indices (d * k,), validity (d, k) and window sizes (d,)."""
+    with torch.inference_mode(False):  # kept tensors must serve training even if an evaluation asks first
+        outputs = torch.arange(feature_dim, device=device)
+        first = outputs * width // feature_dim
+        sizes = -(-(outputs + 1) * width // feature_dim) - first
+        offsets = torch.arange(int(sizes.max()), device=device)
+        valid = offsets < sizes[:, None]
+        return torch.where(valid, first[:, None] + offsets, 0).flatten(), valid, sizes
+
+
 def pool_features(features: Tensor, feature_dim: int) -> Tensor:
     """Average neighbouring features, or repeat them, until there are d: (B, W) -> (B, d), without parameters.
 
-    Output j is the mean of inputs floor(jW/d) ... ceil((j+1)W/d) - 1, as in adaptive average pooling (FedTGP's and
-    FedSAF's models). With g = gcd(W, d), the windows repeat after W/g inputs and d/g outputs, which allows plain slices
-    and means: unlike ``adaptive_avg_pool1d`` their gradient is deterministic on a GPU. W = d returns the input itself.
-    The rank of the output is at most min(W, d).
+    Output j is the mean of inputs floor(jW/d) ... ceil((j+1)W/d) - 1: adaptive average pooling, as in the models of
+    FedTGP and FedSAF. Written with an index, because torch's has no deterministic gradient on a GPU and refuses to run
+    where one is asked for. W = d returns the input itself. The rank of the output is at most min(W, d).
 
     >>> pool_features(torch.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
     tensor([[2., 6.]])
@@ -27,11 +38,8 @@ def pool_features(features: Tensor, feature_dim: int) -> Tensor:
     width = features.shape[1]
     if width == feature_dim:
         return features
-    groups = gcd(width, feature_dim)
-    inputs, outputs = width // groups, feature_dim // groups
-    period = features.unflatten(1, (groups, inputs))
-    windows = [period[..., j * inputs // outputs : -(-(j + 1) * inputs // outputs)] for j in range(outputs)]
-    return torch.stack([window.mean(dim=-1) for window in windows], dim=-1).flatten(1)
+    indices, valid, sizes = _windows(width, feature_dim, features.device)
+    return (features.index_select(1, indices).unflatten(1, valid.shape) * valid).sum(dim=-1) / sizes
 
 
 class SplitModel(nn.Module):

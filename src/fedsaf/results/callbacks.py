@@ -5,16 +5,16 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
-from fedsaf.results.closing import Run, closing_table, failures, read_run
+from fedsaf.results.closing import SEED, Run, closing_table, failures, read_run, wide_console
 from fedsaf.results.recorder import write_atomically
 
 log = logging.getLogger(__name__)
@@ -24,8 +24,9 @@ class ClosingTable(Callback):
     """Notes the outcome of each job at once, and prints one line per cell when the sweep is over.
 
     The task function returns ``{"folder": run folder, "outcome": "finished" | "resumed" | "skipped" | ...}``. Outcomes
-    pass through files in the sweep folder, since a launcher may run its jobs in other processes. Hydra skips
-    ``on_multirun_end`` when a job failed, so the table is printed at the end of the process then.
+    pass through files in the sweep folder, since a launcher may run jobs in other processes; these learn the name of
+    the files from their copy of the callback, and two sweeps at once do not meet. Hydra skips ``on_multirun_end`` when
+    a job failed, so the table is printed at the end of the process then.
 
     Args:
         predictors: prediction rules, one table each.
@@ -35,17 +36,18 @@ class ClosingTable(Callback):
     def __init__(self, predictors: list[str], measure: str) -> None:
         self.predictors = list(predictors)
         self.measure = measure
+        self._outcomes: Path | None = None
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Forget the outcomes of an earlier sweep in this folder; see that the table is printed whatever happens."""
-        folder = _outcomes(config)
-        for path in folder.glob("*.json"):
-            path.unlink()
-        atexit.register(self._print_table, folder)
+        """Make a place for the outcomes of this sweep; see that the table is printed whatever happens."""
+        folder = Path(config.hydra.sweep.dir).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._outcomes = Path(tempfile.mkdtemp(prefix=".outcomes-", dir=folder))
+        atexit.register(self._print_table)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Note how a job of a sweep ended; a failure goes to the job's own log at once."""
-        if config.hydra.mode != RunMode.MULTIRUN:
+        if self._outcomes is None:
             return
         # The property would print and raise the exception of a failed job.
         result = job_return._return_value
@@ -63,31 +65,27 @@ class ClosingTable(Callback):
             "folder": None if failed else str(result["folder"]),
             "reason": f"{type(result).__name__}: {result}".partition("\n")[0] if failed else "",
         }
-        folder = _outcomes(config)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / f"{int(config.hydra.job.num):06d}.json", json.dumps(note, default=str))
+        write_atomically(self._outcomes / f"{int(config.hydra.job.num):06d}.json", json.dumps(note, default=str))
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the table of a sweep whose jobs all returned."""
         atexit.unregister(self._print_table)
-        self._print_table(_outcomes(config))
+        self._print_table()
 
-    def _print_table(self, folder: Path) -> None:
-        runs = [_read_outcome(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
-        if not runs:
-            return
-        console = Console()
+    def _print_table(self) -> None:
+        runs = [_read_outcome(json.loads(path.read_text())) for path in sorted(self._outcomes.glob("*.json"))]
+        shutil.rmtree(self._outcomes)
+        console = wide_console()
         for predictor in self.predictors:
-            console.print(closing_table(runs, predictor, self.measure))
+            if any(run.summary and run.summary.get(predictor) for run in runs) or predictor == self.predictors[0]:
+                console.print(closing_table(runs, predictor, self.measure))
         for line in failures(runs):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _outcomes(config: DictConfig) -> Path:
-    return Path(config.hydra.sweep.dir).absolute() / ".outcomes"
-
-
 def _read_outcome(note: dict[str, Any]) -> Run:
-    """Return the job with the numbers of its run folder, if it has one."""
-    summary = read_run(Path(note["folder"])).summary if note["folder"] else None
-    return Run(note["config"], note["outcome"], summary, note["reason"])
+    """Return the job, with what its run folder holds if it has one: the numbers, and a seed that was drawn."""
+    config, recorded = note["config"], read_run(Path(note["folder"])) if note["folder"] else None
+    if recorded is None:
+        return Run(config, note["outcome"], None, note["reason"])
+    return Run({**config, SEED: recorded.config.get(SEED)}, note["outcome"], recorded.summary, note["reason"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 
 from fedsaf.results.recorder import STATUS, SUMMARY, read_json
@@ -109,7 +109,9 @@ def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
     grouped = cells(runs)
     names = list(dict.fromkeys(key for settings, _ in grouped for key in settings))
     for name in names:
-        table.add_column(name, overflow="fold")
+        last = name.rpartition(".")[2]
+        is_unique = sum(other.rpartition(".")[2] == last for other in names) == 1
+        table.add_column(last if is_unique else name, overflow="fold")
     for name in ("best", "last", "n"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("jobs")
@@ -163,12 +165,10 @@ def run_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def render(*parts: RenderableType, width: int) -> str:
-    """Return tables and lines as plain text of at most ``width`` columns."""
-    console = Console(width=width, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(*parts, sep="\n", highlight=False, markup=False)
-    return capture.get()
+def wide_console() -> Console:
+    """Return a console for tables: as wide as the terminal, or wide enough for any table where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=240)
 
 
 def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) -> list[float]:

@@ -20,6 +20,8 @@ from fedsaf.types import RoundRecord
 log = logging.getLogger(__name__)
 
 MODES = ("auto", "online", "offline", "disabled")
+UNNAMED = ("logger", "fabric")
+"""Groups that say how a run is made, not which experiment it is."""
 MAX_NAME, MAX_TAG = 128, 64
 """Longest run name, group and tag that the service accepts."""
 
@@ -31,7 +33,7 @@ class RunInfo:
     Attributes:
         folder: run folder.
         config: the resolved configuration, plain values.
-        choices: config group to choice, of the groups that name the experiment.
+        choices: config group to choice.
         seed: seed of the run.
         rounds: T, the last round that will be logged.
         run_id: id from the checkpoint of an interrupted run, None for a new one.
@@ -85,8 +87,8 @@ class WandbTracker:
 
     A resumed run keeps its id. Online it is continued. Offline every start writes a file of its own,
     ``wandb/offline-run-<time>-<id>``, and ``wandb sync <run folder>/wandb/offline-run-*`` uploads the parts of one id
-    in order of start into one run. A round that was logged after the last checkpoint is logged again, with equal values
-    and the same ``round``, which is the axis of all metrics; the records in the run folder hold it once.
+    in order of start into one run; a caller that logs a round only when it is in a checkpoint makes parts that do not
+    overlap. ``round`` is the axis of all metrics.
 
     Args:
         project: project name.
@@ -220,11 +222,12 @@ class WandbTracker:
 
 
 def run_labels(choices: Mapping[str, str], seed: int) -> dict[str, Any]:
-    """Return group, job type, tags and name of a run: the seeds of one cell share a group.
+    """Return group, job type, tags and name of a run: runs of the same choices, whatever their seed, share a group.
 
-    >>> run_labels({"alignment": "rcsa", "method": "prototype"}, 0)["name"]
+    >>> run_labels({"alignment": "rcsa", "method": "prototype", "logger": "wandb"}, 0)["name"]
     'rcsa-prototype-seed0'
     """
+    choices = {group: choice for group, choice in choices.items() if group not in UNNAMED}
     group = "-".join(choices.values()) or "run"
     return {
         "group": group[:MAX_NAME],

@@ -1,0 +1,50 @@
+# Every target makes the virtual environment first, if it is missing or older than the pinned dependencies.
+VENV ?= .venv
+PYTHON ?= python3
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.installed
+# Threads and settings of anything that measures or tests; a run chooses its own by fabric.threads.
+TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train compare test test-full lint format bench lock clean
+
+help: ## list every target with one line
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make the virtual environment and install the package with its pinned dependencies
+
+$(READY): requirements.lock pyproject.toml
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+train: $(READY) ## the main job: RCSA on Dirichlet-0.5 digits; more words in ARGS="..."
+	$(RUN) src/train.py alignment=rcsa partition=dirichlet_0.5 -m $(ARGS)
+
+compare: $(READY) ## five alignments x three seeds, closed by one table
+	$(RUN) src/train.py -m alignment=none,mse,cosine,gcsa,rcsa seed=0,1,2 $(ARGS)
+
+test: $(READY) ## the tests, in minutes; one file or expression in ARGS="..."
+	$(TEST_ENV) $(RUN) -m pytest -m "not slow and not gpu" $(ARGS)
+
+test-full: $(READY) ## the tests and what takes longer
+	$(TEST_ENV) $(RUN) -m pytest $(ARGS)
+
+lint: $(READY) ## ruff: rules and format
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+format: $(READY) ## let ruff mend what it can
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+bench: $(READY) ## ratios of a federated round to the bare loop, measured here
+	$(RUN) -m bench $(ARGS)
+
+lock: $(READY) ## pin what is installed now
+	$(RUN) -m pip freeze --exclude-editable --exclude pip --exclude setuptools | grep -viE '^(nvidia-|cuda-|triton)' > requirements.lock
+
+clean: ## remove the virtual environment and caches; run folders stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache src/*.egg-info

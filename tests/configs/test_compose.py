@@ -1,0 +1,79 @@
+"""Every file under conf/ composes and instantiates; the list comes from the folder, so a new file is covered by being there."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from fedsaf.config import check, config_hash, flatten, identity, run_name
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
+NEEDS = {
+    "parquet": ["dataset.path=images.parquet"],
+    "imagefolder": ["dataset.path=images"],
+    "dirichlet": ["partition.alpha=0.3"],
+}
+
+
+def composed(*words):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return OmegaConf.to_container(compose("train", overrides=list(words)), resolve=True)
+
+
+@pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda value: value)
+def test_every_file_composes_is_accepted_and_instantiates(group, choice):
+    config = composed(f"{group}={choice}", *NEEDS.get(choice, []))
+    check(config, {})
+    for part in ("dataset", "partition", "model_group", "method", "optimizer", "fabric", "logger"):
+        made = instantiate(config[part], _convert_="all")
+        assert type(made).__module__.startswith(("fedsaf.", "functools")), part
+
+
+def test_every_file_says_what_it_is():
+    for path in CONF.rglob("*.yaml"):
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("# @package")]
+        assert lines[0].startswith("# "), f"{path} has no first line that says what it is"
+
+
+def test_every_key_is_read():
+    """Keys of a group are arguments of its target, or are read by an interpolation or by name; nothing lies idle."""
+    text = "".join(path.read_text() for path in CONF.rglob("*.yaml"))
+    code = "".join(path.read_text() for path in (CONF.parent / "src").rglob("*.py"))
+    config = composed()
+    for group in ("protocol", "alignment"):
+        for key in config[group]:
+            assert f"${{{group}.{key}}}" in text or f'protocol["{key}"]' in code or f"{key}: " in code, f"{group}.{key}"
+    for key, value in config.items():
+        if not isinstance(value, dict):
+            assert f'"{key}"' in code or f"{key}: " in code or f"${{{key}}}" in text, key
+
+
+def test_identity_ignores_how_a_run_is_carried_out():
+    base = composed()
+    same = composed("fabric.devices=2", "fabric.threads=1", "logger=none", "force=true", "results_root=elsewhere")
+    assert config_hash(base) == config_hash(same)
+    for word in ("seed=1", "rounds=11", "alignment.inst_weight=0.5", "fabric.precision=bf16-mixed", "dataset.image_size=16"):
+        assert config_hash(composed(word)) != config_hash(base), word
+
+
+def test_a_preset_and_its_value_typed_out_are_the_same_run():
+    assert config_hash(composed("partition=dirichlet_0.1")) == config_hash(
+        composed("partition=dirichlet", "partition.alpha=0.1")
+    )
+
+
+def test_identity_keeps_everything_else():
+    config = composed()
+    dropped = set(dict(flatten(config))) - set(dict(flatten(identity(config))))
+    assert all(key.startswith(("fabric.", "logger.")) or "." not in key for key in dropped)
+    assert {"seed", "rounds", "num_clients", "batch_size"} <= set(identity(config))
+
+
+def test_the_name_of_a_run_tells_its_choices_and_only_those_it_reads():
+    choices = dict(dataset="digits", partition="iid", model_group="small", method="local", alignment="rcsa", prototype="mean")
+    assert run_name(composed("method=local"), choices).startswith("digits_iid_small_local_seed0_")
+    choices["method"] = "prototype"
+    assert run_name(composed(), choices).startswith("digits_iid_small_prototype_rcsa_mean_seed0_")
