@@ -47,7 +47,9 @@ def imported_parts(path: Path) -> set[str]:
     return parts
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.name != "__init__.py"], ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if p.name != "__init__.py"], ids=lambda p: str(p.relative_to(PACKAGE))
+)
 def test_imports_obey_their_direction(path):
     part = part_of(path)
     assert part in ALLOWED, f"{part} has no place in the architecture"

@@ -39,7 +39,7 @@ def check_command_line(arguments: Sequence[str], folder: Path, config_name: str)
     try:
         overrides = OverridesParser.create().parse_overrides(words)
     except HydraException as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"cannot read {' '.join(words)}: {error}") from error
     own = [o for o in overrides if not o.key_or_group.startswith("hydra")]
     groups = {path.name: sorted(f.stem for f in path.glob("*.yaml")) for path in folder.iterdir() if path.is_dir()}
     for override in own:
@@ -93,7 +93,7 @@ def _check_choice(override: Override, choices: Sequence[str], folder: Path) -> N
     values = _values(override)
     for value in values:
         if value is None and group in ("experiment", "debug"):
-            continue
+            raise ConfigError(f"{group}=null is no choice; leave {group} out")
         if not isinstance(value, str):
             instead = {"alignment": "alignment=none", "logger": "logger=none"}.get(group, f"{group}={choices[0]}")
             if isinstance(value, (int, float)) and f"{group}.alpha" == "partition.alpha":

@@ -13,11 +13,10 @@ from filelock import BaseFileLock, FileLock, Timeout
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from fedsaf.cli import chosen_groups
 from fedsaf.config import ConfigError, check, config_hash, run_name
-from fedsaf.results.closing import run_table
+from fedsaf.results.closing import run_table, wide_console
 from fedsaf.results.recorder import STATUS, SUMMARY, Recorder, read_json
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _launch(job: Job, recorder: Recorder) -> None:
 
 def _show(folder: Path) -> None:
     """Print the result of a finished run."""
-    Console().print(run_table(read_json(folder / SUMMARY) or {}), f"records: {folder}")
+    wide_console().print(run_table(read_json(folder / SUMMARY) or {}), f"records: {folder}")
 
 
 def _lock(folder: Path) -> BaseFileLock:

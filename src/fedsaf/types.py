@@ -5,7 +5,7 @@ Dimension letters: B batch, n rows, d feature dimension, C classes, N clients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -59,6 +59,7 @@ class StepView:
         model: the client's own model, for terms on parameters.
         companions: auxiliary models of the client by name.
         memory: what the client keeps from its last participation, by name.
+        scratch: notes of this round, by carriers and hooks.
     """
 
     x: Tensor
@@ -71,6 +72,7 @@ class StepView:
     model: Any
     companions: Mapping[str, Any]
     memory: Mapping[str, Tensor]
+    scratch: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,30 @@ class Upload:
     client: int
     message: Message
     num_samples: int
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """What an aggregator is told once, before the first round.
+
+    Attributes:
+        num_classes: C.
+        feature_dim: d.
+        seed: run seed.
+        rounds: T.
+        num_clients: N.
+        class_counts: (N, C) int64, training samples per client and class, for methods in which clients tell them once.
+        initial: scope ("all", "head", a companion's name, ...) to the parameters the server starts from; the same draw
+            for every method of a seed.
+    """
+
+    num_classes: int
+    feature_dim: int
+    seed: int
+    rounds: int = 1
+    num_clients: int = 1
+    class_counts: Tensor | None = None
+    initial: Callable[[str], Message] | None = None
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,17 @@ def view_of():
     def make(z, y, table, **received):
         received = received if table is None else {"prototypes": table, **received}
         return StepView(
-            x=z, y=y, z=z, logits=z, round=0, rounds=1, received=received, model=None, companions={}, memory={}
+            x=z,
+            y=y,
+            z=z,
+            logits=z,
+            round=0,
+            rounds=1,
+            received=received,
+            model=None,
+            companions={},
+            memory={},
+            scratch={},
         )
 
     return make

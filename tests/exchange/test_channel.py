@@ -42,7 +42,8 @@ def run(collect, weighting="samples", epochs=2):
 
 
 @pytest.mark.parametrize(
-    ("collect", "scale", "copies"), [("clean", 1.0, 1), ("stale", 1.0, 1), ("running_all", 15.0, 2), ("running_last", 20.0, 1)]
+    ("collect", "scale", "copies"),
+    [("clean", 1.0, 1), ("stale", 1.0, 1), ("running_all", 15.0, 2), ("running_last", 20.0, 1)],
 )
 def test_which_features_are_averaged(collect, scale, copies):
     _, message = run(collect)

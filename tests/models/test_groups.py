@@ -121,7 +121,8 @@ def test_layout_can_be_forced():
 
 
 @pytest.mark.parametrize(
-    ("architecture", "small_batch", "large_batch"), [("cnn", True, True), ("resnet18", False, True), ("vit_b_16", False, False)]
+    ("architecture", "small_batch", "large_batch"),
+    [("cnn", True, True), ("resnet18", False, True), ("vit_b_16", False, False)],
 )
 def test_layout_follows_architecture_and_batch(architecture, small_batch, large_batch):
     group = group_of([architecture])

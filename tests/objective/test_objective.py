@@ -10,8 +10,17 @@ from fedsaf.types import StepView
 def view(t=0, rounds=4, logits=None):
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]], requires_grad=True) if logits is None else logits
     return StepView(
-        x=torch.zeros(2, 1), y=torch.tensor([0, 1]), z=torch.zeros(2, 3), logits=logits, round=t, rounds=rounds,
-        received={}, model=None, companions={}, memory={},
+        x=torch.zeros(2, 1),
+        y=torch.tensor([0, 1]),
+        z=torch.zeros(2, 3),
+        logits=logits,
+        round=t,
+        rounds=rounds,
+        received={},
+        model=None,
+        companions={},
+        memory={},
+        scratch={},
     )
 
 
@@ -37,7 +46,9 @@ def test_cross_entropy_is_float32_for_half_logits():
 
 
 def test_sum_is_weighted_and_values_are_not():
-    objective = Objective({"a": Weighted(CrossEntropy(), 1.0, "constant"), "b": Weighted(CrossEntropy(), 3.0, "constant")})
+    objective = Objective(
+        {"a": Weighted(CrossEntropy(), 1.0, "constant"), "b": Weighted(CrossEntropy(), 3.0, "constant")}
+    )
     total, values = objective(view())
     assert total.item() == pytest.approx(4 * values["a"].item(), rel=1e-6)
     assert values["a"].item() == values["b"].item()

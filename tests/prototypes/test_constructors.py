@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from fedsaf.prototypes.constructors import Mean
 from fedsaf.prototypes.hypersphere import Hypersphere
 from fedsaf.prototypes.trainable import Trainable
+from fedsaf.types import ServerContext
 
 FOLDER = Path(__file__).parents[2] / "conf" / "prototype"
 TRAINING = {"epochs": 3, "batch_size": 2, "lr": 0.1, "max_margin": 100.0, "fixed_margin": 1.0, "send_initial": False}
@@ -25,7 +26,7 @@ every = pytest.mark.parametrize("make", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
 
 
 def ready(constructor, num_classes=4, feature_dim=5, seed=0):
-    constructor.prepare(num_classes, feature_dim, seed)
+    constructor.prepare(ServerContext(num_classes, feature_dim, seed))
     return constructor
 
 

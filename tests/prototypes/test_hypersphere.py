@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedsaf.prototypes.hypersphere import BUILDERS, Hypersphere, energy, etf, optimise, orthogonal, random
+from fedsaf.types import ServerContext
 
 
 def generator(seed=0):
@@ -86,7 +87,7 @@ def test_too_many_or_too_few_classes():
 
 def test_constructor_is_fixed_and_sent_once():
     sphere = Hypersphere("auto", radius=3.0)
-    sphere.prepare(5, 8, seed=1)
+    sphere.prepare(ServerContext(5, 8, seed=1))
     first = sphere.broadcast()
     assert first["labels"].tolist() == [0, 1, 2, 3, 4]
     torch.testing.assert_close(first["values"].norm(dim=1), torch.full((5,), 3.0))
@@ -98,9 +99,9 @@ def test_constructor_is_fixed_and_sent_once():
 
 def test_auto_takes_what_fits():
     sphere = Hypersphere("auto", radius=1.0)
-    sphere.prepare(4, 4, seed=0)
+    sphere.prepare(ServerContext(4, 4, seed=0))
     assert cosines(sphere.broadcast()["values"]).numpy() == pytest.approx(-1 / 3, abs=1e-6)
-    sphere.prepare(4, 3, seed=0)
+    sphere.prepare(ServerContext(4, 3, seed=0))
     assert cosines(sphere.broadcast()["values"]).numpy() == pytest.approx(-1 / 3, abs=1e-3)
 
 
@@ -108,7 +109,7 @@ def test_seed_turns_the_sphere():
     tables = []
     for seed in (0, 1):
         sphere = Hypersphere("etf", 1.0)
-        sphere.prepare(4, 8, seed)
+        sphere.prepare(ServerContext(4, 8, seed))
         tables.append(sphere.broadcast()["values"])
     assert (tables[0] - tables[1]).abs().max() > 0.1
 

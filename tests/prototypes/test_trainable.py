@@ -7,6 +7,7 @@ import torch
 from fedsaf.prototypes.margins import max_of_min, max_pair, nearest_distances
 from fedsaf.prototypes.trainable import Trainable, margin_contrastive
 from fedsaf.seeding import torch_generator
+from fedsaf.types import ServerContext
 
 P = torch.tensor([[1, 0, 0], [0, 2, 0], [0, 0, 3], [1, 1, 1]], dtype=torch.float64)
 Q = torch.tensor([[2, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]], dtype=torch.float64)
@@ -24,7 +25,7 @@ def build(**changes):
         "send_initial": False,
     }
     constructor = Trainable(**settings | changes)
-    constructor.prepare(4, 3, seed=5)
+    constructor.prepare(ServerContext(4, 3, seed=5))
     return constructor
 
 
@@ -181,7 +182,7 @@ def test_without_network_the_embeddings_are_the_prototypes(upload):
 
 def test_size_at_the_papers_dimensions():
     constructor = build()
-    constructor.prepare(100, 512, seed=0)
+    constructor.prepare(ServerContext(100, 512, seed=0))
     sizes = [value.numel() for name, value in constructor.state_dict().items() if name not in ("mask", "seen")]
     assert sum(sizes) == 576_512
 
@@ -191,7 +192,7 @@ def test_draws_depend_on_seed_and_round_alone(upload):
     for global_seed, seed, round in ((0, 5, 0), (1, 5, 0), (0, 6, 0), (0, 5, 1)):
         torch.manual_seed(global_seed)
         constructor = build(batch_size=2)
-        constructor.prepare(4, 3, seed)
+        constructor.prepare(ServerContext(4, 3, seed))
         constructor.update(uploads(upload), round)
         tables.append(constructor.broadcast()["values"])
     assert torch.equal(tables[0], tables[1])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedsaf.types import Message, StepView, Upload
+from fedsaf.types import Message, ServerContext, StepView, Upload
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,11 +42,13 @@ class Aggregator(Protocol):
     Attributes:
         needs_counts: whether it reads the part ``counts``, the samples behind each row; otherwise that part stays at
             the client, which costs less and tells less.
+        needs_uploads: whether it reads uploads at all; otherwise clients neither collect nor send any.
     """
 
     needs_counts: bool
+    needs_uploads: bool
 
-    def prepare(self, num_classes: int, feature_dim: int, seed: int) -> None:
+    def prepare(self, context: ServerContext) -> None:
         """Create the initial state; called once."""
         ...
 
@@ -56,6 +58,10 @@ class Aggregator(Protocol):
 
     def broadcast(self) -> Message | None:
         """Return what every client of the next round receives; None while there is nothing."""
+        ...
+
+    def setup_message(self) -> Message | None:
+        """Return what is sent to every client once, before round 0; then `broadcast` repeats it at no cost."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -83,7 +89,9 @@ class Channel:
     uncounted: Sequence[str]
 
     def collect(self, client: Any, batches: Any) -> Message:
-        """Return what the carrier collects, less the parts that the aggregator does not read."""
+        """Return what the carrier collects, less what the aggregator does not read."""
+        if not self.aggregator.needs_uploads:
+            return {}
         message = self.carrier.collect(client, batches)
         if not self.aggregator.needs_counts:
             message.pop("counts", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lightning import LightningModule
@@ -25,11 +25,13 @@ class FederatedClient(LightningModule):
     Args:
         model: maps (B, channels, s, s) to features (B, d) and logits (B, C).
         objective: weighted sum of terms.
-        optimizer: builds an optimiser from parameters; called anew every round.
+        optimizer: builds an optimiser from parameter groups; called anew every round.
         num_classes: C.
         feature_dim: d.
         rounds: T, for terms whose weight depends on the round.
         companions: auxiliary models trained beside the model, by name.
+        learning_rates: of companions that do not share the client's, by name.
+        answer: (client, x) -> features and logits; None for the model alone.
 
     Attributes:
         received: what the carriers unpacked this round, by channel.
@@ -42,17 +44,21 @@ class FederatedClient(LightningModule):
         self,
         model: nn.Module,
         objective: Objective,
-        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        optimizer: Callable[[list[dict[str, Any]]], Optimizer],
         num_classes: int,
         feature_dim: int,
         rounds: int,
         companions: Mapping[str, nn.Module],
+        learning_rates: Mapping[str, float],
+        answer: Callable[[Any, Tensor], tuple[Tensor, Tensor]] | None,
     ) -> None:
         super().__init__()
         self.model = model
         self.companions = nn.ModuleDict(companions)
         self.objective = objective
         self.optimizer = optimizer
+        self.learning_rates = dict(learning_rates)
+        self.answer = answer
         self.num_classes, self.feature_dim, self.rounds = num_classes, feature_dim, rounds
         self.round = 0
         self.received: dict[str, Any] = {}
@@ -61,7 +67,7 @@ class FederatedClient(LightningModule):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return features (B, d) and logits (B, C)."""
-        return self.model(x)
+        return self.model(x) if self.answer is None else self.answer(self, x)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Any]:
         """Return the ``loss`` of one batch, the ``values`` of its terms and the ``view`` they saw."""
@@ -78,13 +84,19 @@ class FederatedClient(LightningModule):
             model=self.model,
             companions=self.companions,
             memory=self.memory,
+            scratch=self.scratch,
         )
         loss, values = self.objective(view)
         return {"loss": loss, "values": values, "view": view}
 
     def configure_optimizers(self) -> Optimizer:
-        """Return a fresh optimiser over every parameter of model and companions."""
-        return self.optimizer(self.parameters())
+        """Return a fresh optimiser over every parameter that learns, of model and companions."""
+        groups = [{"params": list(self.model.parameters())}]
+        for name, module in self.companions.items():
+            rate = {"lr": self.learning_rates[name]} if name in self.learning_rates else {}
+            groups.append({"params": list(module.parameters()), **rate})
+        groups = [group | {"params": [p for p in group["params"] if p.requires_grad]} for group in groups]
+        return self.optimizer([group for group in groups if group["params"]])
 
     def bind(self, state: Mapping[str, Tensor], copy: bool) -> None:
         """Take the place of the client whose state this is.

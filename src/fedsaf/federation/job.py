@@ -1,8 +1,8 @@
-"""A job: every part of one run, instantiated and checked, ready to travel to the ranks; and what each rank does with it."""
+"""A job: every part of one run, instantiated and checked, ready to travel to the ranks; and the work of a rank."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from torch import nn
 from torch.optim import Optimizer
 
 from fedsaf.data.batches import Normalise
 from fedsaf.data.federated import FederatedData
+from fedsaf.exchange.scopes import read_scope
 from fedsaf.federation.checkpoint import Checkpoint
 from fedsaf.federation.feed import ClientFeed
 from fedsaf.federation.interrupt import StopRequest
@@ -28,7 +28,9 @@ from fedsaf.federation.records import ClientFacts, RecordBuilder
 from fedsaf.federation.saver import Saver
 from fedsaf.federation.server import Server
 from fedsaf.federation.store import client_store
+from fedsaf.models.companions import ModelContext
 from fedsaf.models.groups import ModelGroup
+from fedsaf.types import ServerContext
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Job:
         data: images and who holds which.
         group: architectures.
         method: terms, channels, predictors.
-        optimizer: builds an optimiser from parameters.
+        optimizer: builds an optimiser from parameter groups.
         fabric: where the ranks run.
         loop: counts and policies of the loop.
         plan: local training.
@@ -91,7 +93,7 @@ class Job:
     data: FederatedData
     group: ModelGroup
     method: Method
-    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
+    optimizer: Callable[[list[dict[str, Any]]], Optimizer]
     fabric: FabricSettings
     loop: LoopSettings
     plan: LocalPlan
@@ -104,6 +106,33 @@ class Job:
         """The checkpoint folder of this run."""
         return Checkpoint(self.outputs.folder / "checkpoint", self.settings.checkpoint_overhead)
 
+    @cached_property
+    def factory(self) -> ClientFactory:
+        """Builder of the clients."""
+        dataset = self.data.dataset
+        return ClientFactory(
+            models=ModelContext(self.group, dataset.num_classes, dataset.channels, dataset.image_size),
+            method=self.method,
+            optimizer=self.optimizer,
+            rounds=self.loop.rounds,
+            batch_size=self.settings.batch_size,
+            seed=self.loop.seed,
+            initialisation=self.settings.initialisation,
+        )
+
+    def server(self) -> Server:
+        """Return a server before the first round."""
+        context = ServerContext(
+            num_classes=self.data.dataset.num_classes,
+            feature_dim=self.group.feature_dim,
+            seed=self.loop.seed,
+            rounds=self.loop.rounds,
+            num_clients=self.loop.num_clients,
+            class_counts=torch.from_numpy(self.data.record.train_counts),
+            initial=lambda scope: read_scope(self.factory.template(), scope),
+        )
+        return Server(self.method.channels, context)
+
     @property
     def facts(self) -> dict[str, Any]:
         """What the summary says about the run beside its numbers."""
@@ -112,11 +141,6 @@ class Job:
             "predictor": self.method.predictor,
             "setup_bytes": self.server().setup_bytes(self.loop.num_clients),
         }
-
-    def server(self) -> Server:
-        return Server(
-            self.method.channels, self.data.dataset.num_classes, self.group.feature_dim, self.loop.seed
-        )
 
     @cached_property
     def clients(self) -> dict[int, ClientFacts]:
@@ -132,28 +156,13 @@ class Job:
 
 def perform(fabric: Fabric, stop: StopRequest, job: Job) -> None:
     """Do one rank's share of a job, from its checkpoint or its start to its end."""
-    dataset = job.data.dataset
     costs = {client: job.group.cost_of(client) * facts.num_train for client, facts in job.clients.items()}
     ranks = Ranks(fabric, assign_owners(costs, fabric.world_size))
-    factory = ClientFactory(
-        group=job.group,
-        objective=job.method.objective,
-        optimizer=job.optimizer,
-        num_classes=dataset.num_classes,
-        channels=dataset.channels,
-        image_size=dataset.image_size,
-        rounds=job.loop.rounds,
-        batch_size=job.settings.batch_size,
-        seed=job.loop.seed,
-        initialisation=job.settings.initialisation,
-    )
-    store = client_store(job.settings.client_store, job.outputs.folder)
-    server = job.server()
-    work = LocalWork(fabric, job.method.channels, job.method.predictors, job.plan, lambda: stop.requested)
+    pool = ClientPool(job.factory, client_store(job.settings.client_store, job.outputs.folder), fabric.device)
+    server, method = job.server(), job.method
+    work = LocalWork(fabric, method.channels, method.hooks, method.predictors, job.plan, lambda: stop.requested)
     saver = _saver(job, ranks)
-    loop = FederatedLoop(
-        job.loop, ranks, ClientPool(factory, store, fabric.device), _feeds(job, fabric.device), work, server, saver
-    )
+    loop = FederatedLoop(job.loop, ranks, pool, _feeds(job, fabric.device), work, server, saver)
     finished = False
     try:
         loop.run()

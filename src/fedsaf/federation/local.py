@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedsaf.evaluation.metrics import ClientAccuracy
 from fedsaf.evaluation.predictors import Predictor
 from fedsaf.exchange.channel import Channel
+from fedsaf.exchange.hooks import LocalHook
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.feed import ClientFeed
 from fedsaf.federation.interrupt import Interrupted
@@ -94,6 +95,7 @@ class LocalWork:
     Attributes:
         fabric: for precision and backward.
         channels: what travels, by name.
+        hooks: what happens beside losses and messages.
         predictors: prediction rules by name.
         plan: epochs, batches, order.
         stop: polled between steps; True abandons the round.
@@ -101,6 +103,7 @@ class LocalWork:
 
     fabric: Fabric
     channels: Mapping[str, Channel]
+    hooks: Sequence[LocalHook]
     predictors: Mapping[str, Predictor]
     plan: LocalPlan
     stop: Callable[[], bool]
@@ -134,11 +137,15 @@ class LocalWork:
         with seeded(self.plan.seed, "train", round, client_id):
             for channel in self.channels.values():
                 channel.carrier.begin(client, feed.clean_pass())
+            for hook in self.hooks:
+                hook.begin(client, feed.clean_pass())
             train_mode(client, feed.num_train)
             optimizer = client.configure_optimizers()
             for epoch in range(self.plan.local_epochs):
                 waited += self._epoch(client, optimizer, feed, epoch, order, log)
             optimizer.zero_grad(set_to_none=True)
+            for hook in self.hooks:
+                hook.end(client, feed.clean_pass())
             uploads = {name: channel.collect(client, feed.clean_pass()) for name, channel in self.channels.items()}
         return ClientResult(
             client=client_id,
@@ -192,7 +199,11 @@ class LocalWork:
             with self.fabric.autocast():
                 step = client.training_step(batch, index)
             self.fabric.backward(step["loss"])
+            for hook in self.hooks:
+                hook.before_step(client, optimizer)
             self.fabric.strategy.optimizer_step(optimizer)
+            for hook in self.hooks:
+                hook.after_step(client, optimizer)
             log.add(step["loss"], step["values"])
             for channel in self.channels.values():
                 channel.carrier.observe(client, step["view"], epoch, self.plan.local_epochs)

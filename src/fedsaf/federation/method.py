@@ -8,6 +8,8 @@ from typing import Any
 
 from fedsaf.evaluation.predictors import Predictor
 from fedsaf.exchange.channel import Channel
+from fedsaf.exchange.hooks import LocalHook
+from fedsaf.models.companions import Companion
 from fedsaf.objective.objective import Objective
 
 
@@ -19,6 +21,9 @@ class Method:
         name: as it appears in records and tables.
         reads: configuration groups whose choice this method uses; any other choice on the command line is refused.
         objective: what a client minimises.
+        companions: builders of auxiliary models trained beside the client's own, by name.
+        answer: how a client computes features and logits; None for its own model alone.
+        hooks: what happens at a client beside losses and messages.
         channels: what travels, by name, in the order in which carriers are applied.
         predictors: prediction rules scored in the same pass, by name.
         predictor: the rule whose accuracy the method reports.
@@ -28,6 +33,9 @@ class Method:
     name: str
     reads: Sequence[str]
     objective: Objective
+    companions: Mapping[str, Companion]
+    answer: Callable[[Any, Any], tuple[Any, Any]] | None
+    hooks: Sequence[LocalHook]
     channels: Mapping[str, Channel]
     predictors: Mapping[str, Predictor]
     predictor: str

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from fedsaf.federation.client import FederatedClient
-from fedsaf.models.groups import ModelGroup
-from fedsaf.objective.objective import Objective
+from fedsaf.federation.method import Method
+from fedsaf.models.companions import ModelContext
 from fedsaf.seeding import seeded
 
 INITIALISATIONS: dict[str, Callable[[int, int, int], tuple[int, str, int]]] = {
@@ -28,12 +28,9 @@ class ClientFactory:
     """Builds clients with their initial weights; a pure function of seed and client id.
 
     Attributes:
-        group: which architecture each client has.
-        objective: shared by all clients, without state.
-        optimizer: builds an optimiser from parameters.
-        num_classes: C.
-        channels: of the images.
-        image_size: in pixels.
+        models: which architecture each client has, for which images and classes.
+        method: objective, companions and answer, shared by all clients and without state.
+        optimizer: builds an optimiser from parameter groups.
         rounds: T.
         batch_size: B, which decides the memory layout.
         seed: run seed.
@@ -41,12 +38,9 @@ class ClientFactory:
             start alike) or ``public`` (that, and the same for every run seed).
     """
 
-    group: ModelGroup
-    objective: Objective
-    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
-    num_classes: int
-    channels: int
-    image_size: int
+    models: ModelContext
+    method: Method
+    optimizer: Callable[[list[dict[str, Any]]], Optimizer]
     rounds: int
     batch_size: int
     seed: int
@@ -60,24 +54,38 @@ class ClientFactory:
 
     def kind(self, client: int) -> Any:
         """Return what two clients must share to take turns on one workbench."""
-        return self.group.init_key(client)
+        return self.models.group.init_key(client)
 
     def build(self, client: int) -> FederatedClient:
         """Return the client with the weights of its keyed initial draw."""
         seed, purpose, index = INITIALISATIONS[self.initialisation](self.seed, client, self.kind(client))
+        return self._build(client, (seed, purpose, index))
+
+    def template(self) -> FederatedClient:
+        """Return a client of the first architecture from a draw of its own: what the server starts from."""
+        return self._build(0, (self.seed, "initialise-server", 0))
+
+    def _build(self, client: int, draw: tuple[int, str, int]) -> FederatedClient:
+        seed, purpose, index = draw
+        context, method = self.models, self.method
         with seeded(seed, purpose, 0, index):
-            model = self.group.build(client, self.num_classes, self.channels, self.image_size)
+            model = context.group.build(client, context.num_classes, context.channels, context.image_size)
+        companions = {}
+        for name, companion in method.companions.items():
+            with seeded(seed, f"companion-{name}", 0, 0 if companion.shared else client):
+                companions[name] = companion.build(context, client)
         module = FederatedClient(
-            model=model.to(memory_format=self.group.memory_format_of(client, self.batch_size)),
-            objective=self.objective,
+            model=model,
+            objective=method.objective,
             optimizer=self.optimizer,
-            num_classes=self.num_classes,
-            feature_dim=self.group.feature_dim,
+            num_classes=context.num_classes,
+            feature_dim=context.group.feature_dim,
             rounds=self.rounds,
-            companions={},
+            companions=companions,
+            learning_rates={n: c.lr for n, c in method.companions.items() if c.lr is not None},
+            answer=method.answer,
         )
-        module.num_parameters = sum(p.numel() for p in module.parameters())
-        return module
+        return module.to(memory_format=context.group.memory_format_of(client, self.batch_size))
 
 
 class ClientPool:

@@ -108,9 +108,7 @@ class RecordBuilder:
         if not facts.hits:
             return None
         ids = sorted(facts.hits)
-        return summarise_accuracies(
-            [facts.hits[i][rule] for i in ids], [self.clients[i].num_test for i in ids]
-        )
+        return summarise_accuracies([facts.hits[i][rule] for i in ids], [self.clients[i].num_test for i in ids])
 
     def _diagnose(self, facts: RoundFacts, server: Server) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
         """Return numbers about all clients together, and by client."""

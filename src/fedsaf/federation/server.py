@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from fedsaf.exchange.channel import Channel
-from fedsaf.types import ClientResult, Message, Upload
+from fedsaf.types import ClientResult, Message, ServerContext, Upload
 
 
 class Server:
@@ -15,15 +15,13 @@ class Server:
 
     Args:
         channels: by name.
-        num_classes: C.
-        feature_dim: d.
-        seed: run seed, from which aggregators derive their own draws.
+        context: what aggregators are told before the first round.
     """
 
-    def __init__(self, channels: Mapping[str, Channel], num_classes: int, feature_dim: int, seed: int) -> None:
+    def __init__(self, channels: Mapping[str, Channel], context: ServerContext) -> None:
         self.channels = channels
         for channel in channels.values():
-            channel.aggregator.prepare(num_classes, feature_dim, seed)
+            channel.aggregator.prepare(context)
 
     def broadcast(self) -> dict[str, Message | None]:
         """Return what each channel sends to a client now."""
@@ -52,18 +50,21 @@ class Server:
         return {"total": sum(counts.values())} | counts
 
     def download_bytes(self, broadcast: Mapping[str, Message | None], num_receivers: int) -> dict[str, int]:
-        """Return the bytes that the server sent to ``num_receivers`` clients, by channel and in ``total``."""
-        counts = {name: num_receivers * channel.num_bytes(broadcast[name]) for name, channel in self.channels.items()}
+        """Return the bytes that the server sent to ``num_receivers`` clients, by channel and in ``total``.
+
+        A channel whose content was sent once before round 0 costs nothing here.
+        """
+        counts = {
+            name: 0 if channel.aggregator.setup_message() else num_receivers * channel.num_bytes(broadcast[name])
+            for name, channel in self.channels.items()
+        }
         return {"total": sum(counts.values())} | counts
 
     def setup_bytes(self, num_clients: int) -> int:
         """Return the bytes of one-time messages, which are sent once to every client and belong to no round."""
-        messages = {
-            name: channel.aggregator.setup_message()
-            for name, channel in self.channels.items()
-            if hasattr(channel.aggregator, "setup_message")
-        }
-        return num_clients * sum(self.channels[name].num_bytes(message) for name, message in messages.items())
+        return num_clients * sum(
+            channel.num_bytes(channel.aggregator.setup_message()) for channel in self.channels.values()
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state of every aggregator, keys prefixed by the channel."""

@@ -126,7 +126,8 @@ class Architecture:
 def _resnet(name: str, channels_last_from: int, cost: float) -> Architecture:
     own = name in ("resnet4", "resnet6", "resnet8", "resnet10")
     options = {} if own else {"zero_init_last": False}
-    return Architecture(name, name, True, channels_last_from, cost, options, use_small_stem=adaptation.resnet_small_stem)
+    stem = adaptation.resnet_small_stem
+    return Architecture(name, name, True, channels_last_from, cost, options, use_small_stem=stem)
 
 
 def _cnn(name: str, cost: float) -> Architecture:
@@ -187,8 +188,9 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 """By name; costs and layouts from training steps (cross-entropy, SGD) on one CPU thread, float32, 3 x 32 x 32 images.
 
-With batches of 100, channels-last wins for every convolutional network. ResNet-10, 18 and 34, whose 3 x 3 filters between
-512 channels meet maps of one pixel, took 1.5 times as long in it with batches of 10, 1.1 times with 32, 0.9 times with 100.
+With batches of 100, channels-last wins for every convolutional network. ResNet-10, 18 and 34, whose 3 x 3 filters
+between 512 channels meet maps of one pixel, took 1.5 times as long in it with batches of 10, 1.1 times with 32, 0.9
+times with 100.
 """
 
 

@@ -28,7 +28,9 @@ class Weighted:
 
     def __post_init__(self) -> None:
         if not self.weight >= 0 or self.weight == float("inf"):
-            raise ValueError(f"the weight of {type(self.term).__name__} is {self.weight}; expected a finite number >= 0")
+            raise ValueError(
+                f"the weight of {type(self.term).__name__} is {self.weight}; expected a finite number >= 0"
+            )
         scheduled_weight(self.schedule, self.weight, 0, 1)
 
 

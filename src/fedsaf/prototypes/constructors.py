@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
-from fedsaf.types import Message, Upload
+from fedsaf.types import Message, ServerContext, Upload
 
 
 class Mean:
@@ -44,10 +44,10 @@ class Mean:
         self.needs_counts = weighting == "samples"
         self.absent = absent
 
-    def prepare(self, num_classes: int, feature_dim: int, seed: int) -> None:
+    def prepare(self, context: ServerContext) -> None:
         """Start without any prototype; the seed is not used."""
-        self._values = torch.zeros(num_classes, feature_dim)
-        self._mask = torch.zeros(num_classes, dtype=torch.bool)
+        self._values = torch.zeros(context.num_classes, context.feature_dim)
+        self._mask = torch.zeros(context.num_classes, dtype=torch.bool)
 
     def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
         """Average the uploads of one round, in float64 and in the order of client ids.

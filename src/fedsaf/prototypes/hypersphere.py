@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from fedsaf.prototypes.table import existing_rows, restore
 from fedsaf.seeding import torch_generator
-from fedsaf.types import Message, Upload
+from fedsaf.types import Message, ServerContext, Upload
 
 ENERGY_TEMPERATURE = 0.5
 STEP = 0.1
@@ -152,12 +152,14 @@ class Hypersphere:
         self.builder = builder
         self.radius = radius
 
-    def prepare(self, num_classes: int, feature_dim: int, seed: int) -> None:
+    def prepare(self, context: ServerContext) -> None:
         """Build the table from the seed; ValueError if the builder cannot place C classes in d dimensions."""
         name = self.builder
         if name == "auto":
-            name = "etf" if num_classes <= feature_dim else "optimise"
-        vectors = BUILDERS[name](num_classes, feature_dim, torch_generator(seed, "prototypes/hypersphere"))
+            name = "etf" if context.num_classes <= context.feature_dim else "optimise"
+        vectors = BUILDERS[name](
+            context.num_classes, context.feature_dim, torch_generator(context.seed, "prototypes/hypersphere")
+        )
         self._values = (self.radius * vectors).float()
 
     def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:

@@ -16,7 +16,7 @@ from fedsaf.prototypes.margins import max_of_min, max_pair
 from fedsaf.prototypes.statistics import class_means
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
 from fedsaf.seeding import seeded, torch_generator
-from fedsaf.types import Message, Upload
+from fedsaf.types import Message, ServerContext, Upload
 
 SQUARE_FLOOR = 1e-12
 """Squared distances below this are 0, and constant: the slope of the root is infinite there."""
@@ -98,17 +98,21 @@ class Trainable:
         self.margin, self.max_margin, self.fixed_margin = margin, max_margin, fixed_margin
         self.network, self.send_initial = network, send_initial
 
-    def prepare(self, num_classes: int, feature_dim: int, seed: int) -> None:
+    def prepare(self, context: ServerContext) -> None:
         """Draw embeddings (standard normal) and network from the seed."""
-        self._seed = seed
-        with seeded(seed, "prototypes/trainable/init"):
-            self._embeddings = nn.Parameter(torch.randn(num_classes, feature_dim))
+        self._seed = context.seed
+        with seeded(context.seed, "prototypes/trainable/init"):
+            self._embeddings = nn.Parameter(torch.randn(context.num_classes, context.feature_dim))
             self._network = nn.Identity()
             if self.network:
-                layers = nn.Linear(feature_dim, feature_dim), nn.ReLU(), nn.Linear(feature_dim, feature_dim)
+                layers = (
+                    nn.Linear(context.feature_dim, context.feature_dim),
+                    nn.ReLU(),
+                    nn.Linear(context.feature_dim, context.feature_dim),
+                )
                 self._network = nn.Sequential(*layers)
-        self._mask = torch.full((num_classes,), self.send_initial)
-        self._seen = torch.zeros(num_classes, dtype=torch.bool)
+        self._mask = torch.full((context.num_classes,), self.send_initial)
+        self._seen = torch.zeros(context.num_classes, dtype=torch.bool)
 
     @property
     def seen(self) -> Tensor:
