@@ -68,6 +68,7 @@ def assemble(origin: Origin) -> Job:
     }
     protocol, group = config["protocol"], parts["model_group"]
     data = _federated_data(config, parts["partition"], protocol)
+    parts["method"].check(group)
     group.check(config["batch_size"], data.dataset.image_size, data.dataset.channels)
     return Job(
         data=data,

@@ -10,7 +10,20 @@ from fedsaf.evaluation.predictors import Predictor
 from fedsaf.exchange.channel import Channel
 from fedsaf.exchange.hooks import LocalHook
 from fedsaf.models.companions import Companion
+from fedsaf.models.groups import ModelGroup
 from fedsaf.objective.objective import Objective
+
+_NEEDS = {
+    "one_architecture": (
+        "architectures",
+        "it averages whole models, so every client needs the same one; take model_group=homogeneous",
+    ),
+    "one_head": (
+        "heads",
+        "it averages classifiers, so every client needs one of the same shape; take an HtFE group such as htfe4",
+    ),
+}
+"""Requirement to (attribute of the model group that may have one value only, reason)."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +33,8 @@ class Method:
     Attributes:
         name: as it appears in records and tables.
         reads: configuration groups whose choice this method uses; any other choice on the command line is refused.
+        requires: what the model group must be like: ``one_architecture`` (whole models are averaged), ``one_head``
+            (heads are averaged); empty if any group will do.
         objective: what a client minimises.
         companions: builders of auxiliary models trained beside the client's own, by name.
         answer: how a client computes features and logits; None for its own model alone.
@@ -32,6 +47,7 @@ class Method:
 
     name: str
     reads: Sequence[str]
+    requires: Sequence[str]
     objective: Objective
     companions: Mapping[str, Companion]
     answer: Callable[[Any, Any], tuple[Any, Any]] | None
@@ -47,3 +63,19 @@ class Method:
                 f"method {self.name} reports {self.predictor!r}, but its prediction rules are "
                 f"{', '.join(self.predictors)}"
             )
+
+    def check(self, group: ModelGroup) -> None:
+        """Refuse a model group that this method cannot run on.
+
+        Raises:
+            ValueError: with the reason and what to choose instead.
+        """
+        for need in self.requires:
+            if need not in _NEEDS:
+                raise ValueError(f"method {self.name} requires {need!r}; known requirements: {', '.join(_NEEDS)}")
+            attribute, reason = _NEEDS[need]
+            found = sorted(set(getattr(group, attribute)))
+            if len(found) > 1:
+                raise ValueError(
+                    f"method={self.name} cannot run on model group {group.name} ({', '.join(found)}): {reason}"
+                )
