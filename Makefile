@@ -41,7 +41,7 @@ format: $(READY) ## let ruff mend what it can
 	$(RUN) -m ruff format .
 
 bench: $(READY) ## ratios of a federated round to the bare loop, measured here
-	$(RUN) -m bench $(ARGS)
+	$(RUN) src/bench.py $(ARGS)
 
 lock: $(READY) ## pin what is installed now
 	$(RUN) -m pip freeze --exclude-editable --exclude pip --exclude setuptools | grep -viE '^(nvidia-|cuda-|triton)' > requirements.lock

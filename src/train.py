@@ -9,10 +9,9 @@ import hydra
 from dotenv import load_dotenv
 from omegaconf import DictConfig
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # a plain checkout runs without installing
-
 from fedsaf.cli import check_command_line
 from fedsaf.config import ConfigError
+from fedsaf.federation.interrupt import leave_on_request
 from fedsaf.run import run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -25,6 +24,7 @@ def main(config: DictConfig) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    leave_on_request()
     load_dotenv(CONF.parent / ".env")
     try:
         check_command_line(sys.argv[1:], CONF, "train")

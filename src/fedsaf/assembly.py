@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from rich.console import Console
 
 from fedsaf.data.federated import FederatedData, federate
+from fedsaf.data.report import partition_picture, partition_table
 from fedsaf.federation.job import Job, Outputs, RunSettings
 from fedsaf.federation.local import LocalPlan
 from fedsaf.federation.loop import LoopSettings
@@ -48,6 +50,8 @@ class Origin:
         record = environment(threads=job.fabric.threads_per_rank) | {"ranks": job.fabric.num_ranks}
         write_atomically(self.folder / "environment.json", _json(record))
         job.data.record.save(self.folder)
+        if not (self.folder / "partition.png").exists():
+            partition_picture(job.data.record, self.folder / "partition.png")
 
     def info(self, run_id: str | None) -> RunInfo:
         """Return what a mirror is told about the run."""
@@ -63,15 +67,18 @@ def assemble(origin: Origin) -> Job:
     """
     config = origin.config
     parts = {
-        name: instantiate(config[name], _convert_="all")
-        for name in ("partition", "model_group", "method", "optimizer", "fabric", "logger")
+        name: _instantiate(config, name)
+        for name in ("partition", "augment", "model_group", "method", "optimizer", "fabric", "logger")
     }
     protocol, group = config["protocol"], parts["model_group"]
     data = _federated_data(config, parts["partition"], protocol)
+    parts["fabric"].fabric()
     parts["method"].check(group)
+    parts["augment"].check(data.dataset.image_size)
     group.check(config["batch_size"], data.dataset.image_size, data.dataset.channels)
     return Job(
         data=data,
+        augment=parts["augment"],
         group=group,
         method=parts["method"],
         optimizer=parts["optimizer"],
@@ -93,16 +100,24 @@ def assemble(origin: Origin) -> Job:
     )
 
 
+def _instantiate(config: Mapping[str, Any], name: str) -> Any:
+    """Build one part; what its own checks say comes out as it is, without Hydra's wrapping."""
+    try:
+        return instantiate(config[name], _convert_="all")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, ValueError | OSError):
+            raise error.__cause__ from None
+        raise
+
+
 def _federated_data(config: Mapping[str, Any], partitioner: Any, protocol: Mapping[str, Any]) -> FederatedData:
     """Load the data and share it out; the subset and the partition depend on the partition seed, never on the run's."""
-    dataset = instantiate(config["dataset"], _convert_="all").load(partitioner.seed)
+    dataset = _instantiate(config, "dataset").load(partitioner.seed)
     return federate(dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"])
 
 
 def show_partition(data: FederatedData) -> None:
     """Print who holds what, one line per client and part."""
-    from fedsaf.data.report import partition_table
-
     Console().print(partition_table(data.record))
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fedsaf.data.record import PartitionRecord
 
-_TOP = 5
+_TOP = 4
 
 
 def partition_table(record: PartitionRecord) -> Table:
@@ -18,17 +18,19 @@ def partition_table(record: PartitionRecord) -> Table:
         title=f"{_title(record)}, {record.num_clients} clients, {record.hash[:12]}",
         caption="\n".join(record.notes) or None,
     )
-    for name in ("client", "train", "test", "train classes", "test classes", "unseen"):
-        table.add_column(name, justify="right")
-    table.add_column(f"top {min(_TOP, len(record.class_names))} classes (train|test)")
+    for name in ("client", "train", "test", "classes", "unseen"):
+        table.add_column(name, justify="right", no_wrap=True)
+    top_classes = f"top {min(_TOP, len(record.class_names))} classes, train|test"
+    table.add_column(top_classes, no_wrap=True, overflow="ellipsis")
     for client in range(record.num_clients):
         train, test = record.train_counts[client], record.test_counts[client]
-        numbers = (client, train.sum(), test.sum(), (train > 0).sum(), (test > 0).sum(), record.unseen[client])
+        classes = f"{(train > 0).sum()}|{(test > 0).sum()}"
+        numbers = (client, train.sum(), test.sum(), classes, record.unseen[client])
         top = [c for c in np.argsort(-(train + test), kind="stable")[:_TOP] if train[c] + test[c]]
         table.add_row(*map(str, numbers), ", ".join(f"{record.class_names[c]} {train[c]}|{test[c]}" for c in top))
     table.add_section()
     totals = (record.train_counts.sum(), record.test_counts.sum())
-    table.add_row("all", *map(str, totals), "", "", str(record.unseen.sum()), "")
+    table.add_row("all", *map(str, totals), "", str(record.unseen.sum()), "")
     return table
 
 

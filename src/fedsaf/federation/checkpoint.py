@@ -24,12 +24,23 @@ class CheckpointError(RuntimeError):
     """A checkpoint cannot be used: cut short, or made under another configuration."""
 
 
+UNREADABLE = (CheckpointError, OSError, ValueError, KeyError, TypeError, RuntimeError)
+"""What reading a damaged generation may raise."""
+
+
 @dataclass(frozen=True)
 class Restored:
-    """A checkpoint as read back: the manifest's plain values, and the server's tensors; client states on demand."""
+    """A checkpoint as read back; client states are read on demand.
+
+    Attributes:
+        manifest: plain values.
+        server: tensors of the aggregators.
+        problems: why a newer generation was passed over; empty if this is the newest.
+    """
 
     manifest: dict[str, Any]
     server: dict[str, Tensor]
+    problems: list[str]
 
     @property
     def round(self) -> int:
@@ -74,7 +85,7 @@ class Checkpoint:
         entry = self._write(f"server_round_{round:06d}.pt", server)
         manifest = {"format": 1, "round": round, "server": entry, **values}
         path = self.folder / MANIFEST
-        if path.exists():
+        if self._is_complete(path):  # one that was passed over on resume must not push out the one that was used
             os.replace(path, self.folder / PREVIOUS)
         temporary = path.with_suffix(".partial")
         temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True))
@@ -105,7 +116,7 @@ class Checkpoint:
                 manifest = json.loads(path.read_text())
                 self._check_files(manifest)
                 server = self.read(manifest["server"])
-            except (CheckpointError, OSError, ValueError, KeyError, RuntimeError) as error:
+            except UNREADABLE as error:
                 problems.append(f"{name}: {error}")
                 continue
             for key, expected in identity.items():
@@ -114,7 +125,7 @@ class Checkpoint:
                         f"{path} was made with {key} {manifest.get(key)!r}, this run has {expected!r}; give the run "
                         "another results_root, or force=true to start it anew"
                     )
-            return Restored(manifest, server)
+            return Restored(manifest, server, problems)
         if problems:
             raise CheckpointError(
                 f"no usable checkpoint in {self.folder} ({'; '.join(problems)}); force=true starts the run anew"
@@ -124,6 +135,13 @@ class Checkpoint:
     def read(self, entry: Mapping[str, Any]) -> dict[str, Tensor]:
         """Read the tensors of one manifest entry."""
         return torch.load(self.folder / entry["file"], map_location="cpu", weights_only=True)
+
+    def _is_complete(self, path: Path) -> bool:
+        try:
+            self._check_files(json.loads(path.read_text()))
+        except UNREADABLE:
+            return False
+        return True
 
     def _check_files(self, manifest: Mapping[str, Any]) -> None:
         for entry in (manifest["server"], *manifest["clients"].values()):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedsaf.data.augment import Augment
 from fedsaf.data.batches import ClientData, Normalise
 
 LAST_BATCH: dict[str, tuple[bool | str, int]] = {"merge": (False, 2), "drop": (True, 2), "drop_strict": ("strict", 1)}
@@ -23,6 +24,7 @@ class ClientFeed:
     Attributes:
         data: its samples, uint8, already on the device where it works.
         normalise: uint8 to float32, on the device.
+        augment: what happens to training images before; clean and test passes show them as they are.
         memory_format: layout of the images of a batch.
         batch_size: B of training.
         eval_batch_size: samples per step of evaluation and clean passes.
@@ -32,6 +34,7 @@ class ClientFeed:
 
     data: ClientData
     normalise: Normalise
+    augment: Augment
     memory_format: torch.memory_format
     batch_size: int
     eval_batch_size: int
@@ -47,14 +50,14 @@ class ClientFeed:
         return self.data.num_train
 
     def train_pass(self, positions: Tensor) -> Iterator[Batch]:
-        """Yield the training batches of one epoch.
+        """Yield the training batches of one epoch, augmented from the ambient random stream.
 
         Args:
             positions: order of the samples of the training part.
         """
         drop_last, least = LAST_BATCH[self.last_batch]
         for x, y in self.data.train_batches(self.batch_size, positions, drop_last, least):
-            yield self._prepare(x), y
+            yield self._prepare(self.augment(x)), y
 
     def clean_pass(self) -> Iterator[Batch]:
         """Yield the whole training part in stored order, for passes in evaluation mode."""

@@ -14,6 +14,19 @@ EXIT_AGAIN = 75
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
+def leave_on_request() -> None:
+    """Let the signals end this process at once with `EXIT_AGAIN`, wherever no `StopRequest` is at work.
+
+    Before, between and after the rounds there is nothing to finish: every file is written atomically.
+    """
+    for number in SIGNALS:
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(EXIT_AGAIN)
+
+
 class Interrupted(Exception):  # noqa: N818 - not an error: the run leaves on request
     """The run was asked to stop and has saved what it had."""
 
@@ -21,8 +34,9 @@ class Interrupted(Exception):  # noqa: N818 - not an error: the run leaves on re
 class StopRequest:
     """A flag that the signals set, polled between training steps; a second Ctrl-C stops at once.
 
-    As a context manager it installs the handlers and puts the former ones back. Spawned ranks get the signal passed on,
-    since a scheduler may tell only their parent. Outside the main thread it never fires.
+    As a context manager it installs the handlers and puts the former ones back. Spawned ranks are told too, since a
+    scheduler may tell only their parent; by SIGTERM, which also ends one that does not listen yet. Outside the main
+    thread it never fires.
 
     Args:
         insist: whether a second Ctrl-C raises; False in spawned ranks, which a terminal and their parent both tell.
@@ -48,4 +62,4 @@ class StopRequest:
         self.requested = True
         for child in multiprocessing.active_children():
             if child.pid is not None:
-                os.kill(child.pid, number)
+                os.kill(child.pid, signal.SIGTERM)

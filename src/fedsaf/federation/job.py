@@ -12,25 +12,26 @@ import torch
 from lightning.fabric import Fabric
 from torch.optim import Optimizer
 
+from fedsaf.data.augment import Augment
 from fedsaf.data.batches import Normalise
 from fedsaf.data.federated import FederatedData
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.federation.checkpoint import Checkpoint
-from fedsaf.federation.feed import ClientFeed
+from fedsaf.federation.feed import LAST_BATCH, ClientFeed
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.launch import FabricSettings
 from fedsaf.federation.local import LocalPlan, LocalWork
 from fedsaf.federation.loop import FederatedLoop, LoopSettings
 from fedsaf.federation.method import Method
-from fedsaf.federation.pool import ClientFactory, ClientPool
+from fedsaf.federation.pool import INITIALISATIONS, ClientFactory, ClientPool
 from fedsaf.federation.ranks import Ranks, assign_owners
 from fedsaf.federation.records import ClientFacts, RecordBuilder
 from fedsaf.federation.saver import Saver
 from fedsaf.federation.server import Server
-from fedsaf.federation.store import client_store
+from fedsaf.federation.store import STORES, client_store
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.groups import ModelGroup
-from fedsaf.types import ServerContext
+from fedsaf.types import ImageFacts, ServerContext
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ class RunSettings:
     diagnostics_every: int
     checkpoint_overhead: float
     client_store: str
+
+    def __post_init__(self) -> None:
+        known = {"last_batch": LAST_BATCH, "initialisation": INITIALISATIONS, "client_store": STORES}
+        for name, choices in known.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}")
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class Job:
 
     Attributes:
         data: images and who holds which.
+        augment: what happens to training images.
         group: architectures.
         method: terms, channels, predictors.
         optimizer: builds an optimiser from parameter groups.
@@ -91,6 +99,7 @@ class Job:
     """
 
     data: FederatedData
+    augment: Augment
     group: ModelGroup
     method: Method
     optimizer: Callable[[list[dict[str, Any]]], Optimizer]
@@ -122,16 +131,36 @@ class Job:
 
     def server(self) -> Server:
         """Return a server before the first round."""
+        dataset = self.data.dataset
         context = ServerContext(
-            num_classes=self.data.dataset.num_classes,
+            num_classes=dataset.num_classes,
             feature_dim=self.group.feature_dim,
             seed=self.loop.seed,
             rounds=self.loop.rounds,
             num_clients=self.loop.num_clients,
             class_counts=torch.from_numpy(self.data.record.train_counts),
             initial=lambda scope: read_scope(self.factory.template(), scope),
+            class_names=dataset.class_names,
+            images=ImageFacts(dataset.channels, dataset.image_size, dataset.mean, dataset.std, dataset.fingerprint),
         )
         return Server(self.method.channels, context)
+
+    def feeds(self, device: torch.device) -> dict[int, ClientFeed]:
+        """Return what each client reads, with the images on the device."""
+        data = self.data.to(device)
+        normalise = Normalise(data.dataset.mean, data.dataset.std).to(device)
+        return {
+            client: ClientFeed(
+                data=data.client(client),
+                normalise=normalise,
+                augment=self.augment,
+                memory_format=self.group.memory_format_of(client, self.settings.batch_size),
+                batch_size=self.settings.batch_size,
+                eval_batch_size=self.settings.eval_batch_size,
+                last_batch=self.settings.last_batch,
+            )
+            for client in self.clients
+        }
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -156,37 +185,26 @@ class Job:
 
 def perform(fabric: Fabric, stop: StopRequest, job: Job) -> None:
     """Do one rank's share of a job, from its checkpoint or its start to its end."""
+    loop = rank_loop(fabric, stop, job)
+    finished = False
+    try:
+        loop.run()
+        finished = True
+    finally:
+        loop.saver.close(finished)
+    if loop.ranks.is_zero:
+        save_broadcast(job.outputs.folder, loop.server)
+
+
+def rank_loop(fabric: Fabric, stop: StopRequest, job: Job) -> FederatedLoop:
+    """Put the parts of a job together on one rank."""
     costs = {client: job.group.cost_of(client) * facts.num_train for client, facts in job.clients.items()}
     ranks = Ranks(fabric, assign_owners(costs, fabric.world_size))
     pool = ClientPool(job.factory, client_store(job.settings.client_store, job.outputs.folder), fabric.device)
     server, method = job.server(), job.method
     work = LocalWork(fabric, method.channels, method.hooks, method.predictors, job.plan, lambda: stop.requested)
     saver = _saver(job, ranks)
-    loop = FederatedLoop(job.loop, ranks, pool, _feeds(job, fabric.device), work, server, saver)
-    finished = False
-    try:
-        loop.run()
-        finished = True
-    finally:
-        saver.close(finished)
-    if ranks.is_zero:
-        save_prototypes(job.outputs.folder, server)
-
-
-def _feeds(job: Job, device: torch.device) -> dict[int, ClientFeed]:
-    data = job.data.to(device)
-    normalise = Normalise(data.dataset.mean, data.dataset.std).to(device)
-    return {
-        client: ClientFeed(
-            data=data.client(client),
-            normalise=normalise,
-            memory_format=job.group.memory_format_of(client, job.settings.batch_size),
-            batch_size=job.settings.batch_size,
-            eval_batch_size=job.settings.eval_batch_size,
-            last_batch=job.settings.last_batch,
-        )
-        for client in job.clients
-    }
+    return FederatedLoop(job.loop, ranks, pool, job.feeds(fabric.device), work, server, saver)
 
 
 def _saver(job: Job, ranks: Ranks) -> Saver:
@@ -207,7 +225,7 @@ def _saver(job: Job, ranks: Ranks) -> Saver:
     )
 
 
-def save_prototypes(folder: Path, server: Server) -> None:
+def save_broadcast(folder: Path, server: Server) -> None:
     """Write what each channel broadcasts at the end, one safetensors file per channel."""
     from safetensors.torch import save_file
 

@@ -19,6 +19,8 @@ import torch
 from lightning.fabric import Fabric
 from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from lightning.fabric.strategies import DDPStrategy
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch.multiprocessing import ProcessExitedException
 
 from fedsaf.federation.interrupt import Interrupted, StopRequest
 from fedsaf.federation.ranks import ClientError
@@ -81,17 +83,22 @@ class FabricSettings:
         return self.threads or max(1, available_cores() // self.devices)
 
     def fabric(self) -> Fabric:
-        """Return a Fabric that is not launched yet."""
+        """Return a Fabric that is not launched yet; ValueError if this machine does not have what it asks for."""
         strategy: Any = "auto"
         if self.num_ranks > 1:
             strategy = DDPStrategy(start_method="popen" if self.started_outside else "spawn")
-        return Fabric(
-            accelerator=self.accelerator,
-            devices=self.devices,
-            num_nodes=self.num_nodes,
-            precision=self.precision,
-            strategy=strategy,
-        )
+        try:
+            return Fabric(
+                accelerator=self.accelerator,
+                devices=self.devices,
+                num_nodes=self.num_nodes,
+                precision=self.precision,
+                strategy=strategy,
+            )
+        except (MisconfigurationException, RuntimeError) as error:  # the latter where the accelerator is missing
+            raise ValueError(
+                f"fabric.accelerator is {self.accelerator!r} and fabric.devices {self.devices}: {error}"
+            ) from error
 
     def apply(self) -> None:
         """Set threads and determinism in this process, before any work."""
@@ -124,9 +131,14 @@ def launch(settings: FabricSettings, work: Callable[[Fabric, StopRequest, Job], 
             settings.apply()
             work(fabric, stop, job)
         return
-    with StopRequest(insist=True):
-        # Bound rather than passed: Fabric searches its arguments for modules and stops at a frozen dataclass.
-        problem = fabric.launch(partial(_spawned, settings, work, job))
+    with StopRequest(insist=True) as stop:
+        try:
+            # Bound rather than passed: Fabric searches its arguments for modules and stops at a frozen dataclass.
+            problem = fabric.launch(partial(_spawned, settings, work, job))
+        except ProcessExitedException:
+            if not stop.requested:
+                raise
+            raise Interrupted from None  # told before the rank could listen: it had not begun
     if problem is not None:
         raise problem
 

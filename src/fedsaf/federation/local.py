@@ -157,6 +157,24 @@ class LocalWork:
             seconds={"client": time.perf_counter() - began, "data": waited},
         )
 
+    def introduce(
+        self,
+        client_id: int,
+        client: FederatedClient,
+        feed: ClientFeed,
+        broadcast: Mapping[str, Message | None],
+        channels: Sequence[str],
+    ) -> ClientResult:
+        """Let one client upload over some channels before round 0: apply, collect, no training."""
+        began = time.perf_counter()
+        self.apply(client, broadcast)
+        with seeded(self.plan.seed, "introduce", 0, client_id):
+            for name in channels:
+                self.channels[name].carrier.begin(client, feed.clean_pass())
+            uploads = {name: self.channels[name].collect(client, feed.clean_pass()) for name in channels}
+        seconds = {"client": time.perf_counter() - began, "data": 0.0}
+        return ClientResult(client_id, uploads, feed.num_train, num_batches=0, losses={}, active={}, seconds=seconds)
+
     def evaluate(
         self, client: FederatedClient, feed: ClientFeed, broadcast: Mapping[str, Message | None]
     ) -> dict[str, int]:
@@ -190,6 +208,8 @@ class LocalWork:
             if self.plan.shuffle == "each_epoch"
             else torch.arange(feed.num_train)
         )
+        for hook in self.hooks:
+            positions = hook.choose(client, positions)
         waited, began = 0.0, time.perf_counter()
         for index, batch in enumerate(feed.train_pass(positions)):
             waited += time.perf_counter() - began

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fedsaf.federation.feed import ClientFeed
@@ -80,7 +80,12 @@ class FederatedLoop:
         self.everyone = list(range(settings.num_clients))
 
     def run(self) -> None:
-        """Run from the last checkpoint, or from the start, to round T.
+        """Run from the last checkpoint, or from the start, to round T; see `steps`."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[int]:
+        """Run, and yield the number of each round that is closed: 0 for the evaluation before training.
 
         Raises:
             Interrupted: on request, with everything up to the last complete round saved.
@@ -89,8 +94,10 @@ class FederatedLoop:
         last = self.saver.restore(self.pool, self.server, self.ranks)
         broadcast = self._broadcast()
         if last is None:
-            self._close(RoundFacts(round=0, cohort=[], download=broadcast), broadcast)
+            facts, broadcast = self._introduce(broadcast)
+            self._close(facts, broadcast)
             last = 0
+            yield last
         for t in range(last, self.settings.rounds):
             try:
                 broadcast = self._round(t, broadcast)
@@ -98,9 +105,32 @@ class FederatedLoop:
                 self.pool.abandon()
                 self.saver.save_now(t, self.server, self.pool, self.ranks)
                 raise
+            yield t + 1
             if self.ranks.any(self.work.stop()) and t + 1 < self.settings.rounds:
                 self.saver.save_now(t + 1, self.server, self.pool, self.ranks)
                 raise Interrupted
+
+    def _introduce(self, broadcast: dict[str, Message | None]) -> tuple[RoundFacts, dict[str, Message | None]]:
+        """Let everyone upload over the channels that ask for it before round 0; return its facts and what follows."""
+        facts = RoundFacts(round=0, cohort=[], download=broadcast)
+        channels = self.server.asks_first
+        if not channels:
+            return facts, broadcast
+
+        def turn(client: int) -> ClientResult:
+            module = self.pool.borrow(client, for_training=False)
+            return self.work.introduce(client, module, self.feeds[client], broadcast, channels)
+
+        results, failures = self.ranks.map(turn, self.everyone)
+        self._judge(failures, self.everyone, -1)
+        facts.results, facts.failures = list(results.values()), failures
+        facts.server = self.server.update(facts.results, -1, channels) if self.ranks.is_zero else {}
+        return facts, self._broadcast()
+
+    def _judge(self, failures: list[Failure], asked: list[int], t: int) -> None:
+        """Raise on all ranks together if a failure counts: any, or where failures are skipped, everyone's."""
+        if failures and (self.settings.on_client_error == "stop" or len(failures) == len(asked)):
+            raise ClientError(_describe(failures, t))
 
     def _round(self, t: int, broadcast: dict[str, Message | None]) -> dict[str, Message | None]:
         """Run training round t and everything that closes it; return the broadcast of the next round."""
@@ -146,8 +176,7 @@ class FederatedLoop:
         results, failures = self.ranks.map(turn, chosen)
         if self.ranks.any(interrupted):
             raise Interrupted
-        if failures and (self.settings.on_client_error == "stop" or len(failures) == len(chosen)):
-            raise ClientError(_describe(failures, t))
+        self._judge(failures, chosen, t)
         return results, failures
 
     def _close(self, facts: RoundFacts, broadcast: Mapping[str, Message | None]) -> None:

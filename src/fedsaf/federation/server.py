@@ -27,10 +27,23 @@ class Server:
         """Return what each channel sends to a client now."""
         return {name: channel.aggregator.broadcast() for name, channel in self.channels.items()}
 
-    def update(self, results: Sequence[ClientResult], round: int) -> dict[str, float]:
-        """Hand the uploads of one round, in client order, to each aggregator; return what they report."""
+    @property
+    def asks_first(self) -> list[str]:
+        """Channels over which all clients upload once before round 0."""
+        return [name for name, channel in self.channels.items() if channel.asks_first]
+
+    def update(
+        self, results: Sequence[ClientResult], round: int, channels: Sequence[str] | None = None
+    ) -> dict[str, float]:
+        """Hand the uploads of one round, in client order, to each aggregator; return what they report.
+
+        Args:
+            results: what the participants brought home.
+            round: index t; -1 before round 0.
+            channels: whose aggregators are updated; None for all.
+        """
         report: dict[str, float] = {}
-        for name in self.channels:
+        for name in self.channels if channels is None else channels:
             metrics = self.channels[name].aggregator.update(self.uploads(results, name), round)
             report |= {f"{name}/{key}": value for key, value in metrics.items()}
         return report

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+import shutil
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,20 +11,22 @@ import torch
 from torch import Tensor
 
 ClientState = dict[str, Tensor]
+SCRATCH = "clients-"
 
 
 class DiskStore(MutableMapping[int, ClientState]):
     """A mapping from client id to state that keeps every state in a file of its own.
 
     For federations whose states together do not fit into memory; slower than a dict by one read and one write per turn.
-    The files are scratch, not the checkpoint: they vanish with the process.
+    The files are scratch, not the checkpoint: they vanish with the process, and what a killed one left behind with the
+    next (`drop_scratch`).
 
     Args:
         parent: folder in which the scratch folder is made; None for the system's.
     """
 
     def __init__(self, parent: Path | None) -> None:
-        self._folder = TemporaryDirectory(prefix="clients-", dir=parent)
+        self._folder = TemporaryDirectory(prefix=SCRATCH, dir=parent)
         self._ids: set[int] = set()
 
     def _path(self, client: int) -> Path:
@@ -49,9 +52,20 @@ class DiskStore(MutableMapping[int, ClientState]):
         return len(self._ids)
 
 
+def drop_scratch(parent: Path) -> None:
+    """Remove the scratch folders of processes that were killed; nobody may be at work in ``parent``."""
+    for left in parent.glob(f"{SCRATCH}*"):
+        shutil.rmtree(left)
+
+
+STORES: dict[str, Callable[[Path | None], MutableMapping[int, ClientState]]] = {
+    "memory": lambda parent: {},
+    "disk": DiskStore,
+}
+
+
 def client_store(kind: str, parent: Path | None) -> MutableMapping[int, ClientState]:
     """Return an empty store: ``memory`` or ``disk``."""
-    stores = {"memory": dict, "disk": lambda: DiskStore(parent)}
-    if kind not in stores:
-        raise ValueError(f"client store {kind!r} is unknown; choose one of {', '.join(stores)}")
-    return stores[kind]()
+    if kind not in STORES:
+        raise ValueError(f"client store {kind!r} is unknown; choose one of {', '.join(STORES)}")
+    return STORES[kind](parent)
