@@ -25,6 +25,8 @@ def main(config: DictConfig) -> dict[str, str]:
 
 if __name__ == "__main__":
     leave_on_request()
+    # Hydra's parser refuses words on both sides of a flag, as in `make train ARGS=rounds=3`.
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
     load_dotenv(CONF.parent / ".env")
     try:
         check_command_line(sys.argv[1:], CONF, "train")

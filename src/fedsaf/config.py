@@ -14,6 +14,7 @@ from typing import Any
 INCIDENTAL = (
     "results_root",
     "force",
+    "stop_on_failure",
     "logger",
     "progress",
     "checkpoint_overhead",
@@ -26,6 +27,7 @@ INCIDENTAL = (
 )
 """Keys that change how a run is carried out, but not what it computes; they do not enter its identity."""
 
+SWITCHES = ("progress", "force", "stop_on_failure")
 COUNTS = ("rounds", "num_clients", "local_epochs", "batch_size", "feature_dim", "eval_batch_size", "eval_every")
 
 
@@ -45,11 +47,15 @@ def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     """
     for key in COUNTS:
         _expect(_is_int(config[key]) and config[key] >= 1, key, config[key], "a whole number >= 1")
+    for key in SWITCHES:
+        _expect(isinstance(config[key], bool), key, config[key], "true or false")
     _expect(config["seed"] is None or _is_int(config["seed"]), "seed", config["seed"], "a whole number, or null")
     ratio = config["participation_ratio"]
     _expect(_is_number(ratio) and 0 < ratio <= 1, "participation_ratio", ratio, "a number in (0, 1], 1 for everyone")
     every = config["diagnostics_every"]
     _expect(_is_int(every) and every >= 0, "diagnostics_every", every, "a whole number >= 0, 0 for never")
+    share = config["checkpoint_overhead"]
+    _expect(_is_number(share) and 0 < share <= 1, "checkpoint_overhead", share, "a share in (0, 1]")
     policy = config["on_client_error"]
     _expect(policy in ("stop", "skip"), "on_client_error", policy, "stop or skip")
     partition = config["partition"]

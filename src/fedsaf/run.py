@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fedsaf.cli import chosen_groups
 from fedsaf.config import ConfigError, check, config_hash, run_name
+from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
 from fedsaf.results.closing import run_table, wide_console
 from fedsaf.results.recorder import STATUS, SUMMARY, Recorder, read_json
 
@@ -34,13 +37,13 @@ def run(config: DictConfig) -> dict[str, str]:
 
     Raises:
         SystemExit: with status 75 if the run was interrupted and the same command continues it. In a single run also
-            with status 1 for a refused configuration or unusable data, after one line that says why; in a sweep such
-            errors are raised, so that the sweep can go on and list them.
+            with status 1 for a refused configuration or unusable data, after one line that says why.
+        ConfigError: the same in a sweep, which can go on and list it.
     """
     single = HydraConfig.get().mode == RunMode.RUN
     try:
         return _run(config)
-    except (ValueError, OSError) as error:
+    except ConfigError as error:
         if not single:
             raise
         sys.exit(f"error: {error}")
@@ -53,14 +56,17 @@ def _run(config: DictConfig) -> dict[str, str]:
     plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     check(plain, chosen_groups(words, choices))
     if plain["seed"] is None:
+        if not single_process():
+            raise ConfigError("seed is null, but every rank is a process of its own here; write a seed")
         plain["seed"] = secrets.randbelow(2**31)
         log.info("seed=null: drew seed=%d", plain["seed"])
     folder = Path(plain["results_root"]) / run_name(plain, choices)
-    with _lock(folder):
+    with _lock(folder) if writes() else nullcontext():
         status = read_json(folder / STATUS) or {"state": "missing"}
         if status["state"] == "finished" and not plain["force"]:
             log.info("%s is finished already; force=true runs it anew", folder)
-            _show(folder)
+            if writes():
+                _show(folder)
             return {"folder": str(folder), "outcome": "skipped"}
         from fedsaf.assembly import Origin
 
@@ -70,14 +76,24 @@ def _run(config: DictConfig) -> dict[str, str]:
 def _execute(origin: Origin) -> dict[str, str]:
     """Assemble and run; from here on torch is needed."""
     from fedsaf.assembly import assemble, show_partition
+    from fedsaf.federation.job import perform
+    from fedsaf.federation.launch import launch
+    from fedsaf.federation.store import drop_scratch
 
-    job, folder = assemble(origin), origin.folder
+    try:
+        job, folder = assemble(origin), origin.folder
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(error)) from error
+    if not writes():
+        launch(job.fabric, perform, job)
+        return {"folder": str(folder), "outcome": "finished"}
     if origin.config["force"] and folder.exists():
         shutil.rmtree(folder)
     restored = _usable_checkpoint(job)
     log.info("%s %s", f"resuming after round {restored}:" if restored is not None else "starting", folder)
     show_partition(job.data)
     origin.write(job)
+    drop_scratch(folder)
     _launch(job, Recorder(folder))
     _show(folder)
     return {"folder": str(folder), "outcome": "finished" if restored is None else "resumed"}
@@ -91,21 +107,24 @@ def _usable_checkpoint(job: Job) -> int | None:
         restored = job.checkpoint.load(job.identity)
     except CheckpointError as error:
         raise ConfigError(str(error)) from error
-    return None if restored is None else restored.round
+    if restored is None:
+        return None
+    for problem in restored.problems:
+        log.warning("the newest checkpoint is passed over (%s); the one before it is used", problem)
+    return restored.round
 
 
 def _launch(job: Job, recorder: Recorder) -> None:
     """Run the job on its ranks; ``status.json`` tells at every moment how it stands."""
-    from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
     from fedsaf.federation.job import perform
     from fedsaf.federation.launch import launch
 
     recorder.status("running")
     try:
         launch(job.fabric, perform, job)
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt, SystemExit):
         recorder.status("interrupted", reason="asked to stop; the same command continues")
-        log.info("interrupted; the same command continues after the last complete round")
+        log.info("interrupted; the same command continues after the last saved round")
         raise SystemExit(EXIT_AGAIN) from None
     except BaseException as error:
         recorder.status("failed", reason=f"{type(error).__name__}: {error}")
@@ -117,6 +136,16 @@ def _launch(job: Job, recorder: Recorder) -> None:
 def _show(folder: Path) -> None:
     """Print the result of a finished run."""
     wide_console().print(run_table(read_json(folder / SUMMARY) or {}), f"records: {folder}")
+
+
+def single_process() -> bool:
+    """Return whether this process is the only one of its run; torchrun and srun start one per rank."""
+    return "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) == 1
+
+
+def writes() -> bool:
+    """Return whether this process decides about the run folder: the only one, or the one of rank zero."""
+    return single_process() or int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))) == 0
 
 
 def _lock(folder: Path) -> BaseFileLock:

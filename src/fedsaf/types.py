@@ -5,7 +5,7 @@ Dimension letters: B batch, n rows, d feature dimension, C classes, N clients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,10 +23,18 @@ class ClassTable:
     Attributes:
         values: (C, d) float32; rows whose mask is False are zero and must not be read.
         mask: (C,) bool, m_c of the papers.
+        seen: (C,) bool, the classes that some client has uploaded, where a constructor also has vectors for others;
+            None if that makes no difference.
     """
 
     values: Tensor
     mask: Tensor
+    seen: Tensor | None = None
+
+    @property
+    def answerable(self) -> Tensor:
+        """(C,) bool, the classes that a prediction by prototypes may answer."""
+        return self.mask if self.seen is None else self.mask & self.seen
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,25 @@ class Upload:
 
 
 @dataclass(frozen=True)
+class ImageFacts:
+    """What the clients' images are like, for a server that makes some.
+
+    Attributes:
+        channels: 1 (grey) or 3 (RGB).
+        size: side in pixels.
+        mean: per channel, of x / 255.
+        std: per channel, of x / 255.
+        fingerprint: of the data set.
+    """
+
+    channels: int
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
 class ServerContext:
     """What an aggregator is told once, before the first round.
 
@@ -97,6 +124,8 @@ class ServerContext:
         class_counts: (N, C) int64, training samples per client and class, for methods in which clients tell them once.
         initial: scope ("all", "head", a companion's name, ...) to the parameters the server starts from; the same draw
             for every method of a seed.
+        class_names: of the C classes; empty if unknown.
+        images: what the clients' images are like; None if they are not images.
     """
 
     num_classes: int
@@ -106,6 +135,8 @@ class ServerContext:
     num_clients: int = 1
     class_counts: Tensor | None = None
     initial: Callable[[str], Message] | None = None
+    class_names: Sequence[str] = ()
+    images: ImageFacts | None = None
 
 
 @dataclass(frozen=True)

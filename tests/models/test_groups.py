@@ -18,7 +18,7 @@ GROUPS = sorted(path.stem for path in (CONF / "model_group").glob("*.yaml"))
 @cache
 def load(name):
     with initialize_config_dir(str(CONF), version_base=None):
-        config = compose(overrides=[f"+model_group={name}", "+feature_dim=512"])
+        config = compose(overrides=[f"+model_group={name}", "++feature_dim=512"])
     return instantiate(config.model_group)
 
 

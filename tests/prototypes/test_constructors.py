@@ -5,28 +5,43 @@ from pathlib import Path
 
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from fedsaf.prototypes.constructors import Mean
+from fedsaf.prototypes.decoders import GeneratorSource
+from fedsaf.prototypes.generator_prior import GeneratorPrior
 from fedsaf.prototypes.hypersphere import Hypersphere
+from fedsaf.prototypes.latent import LatentTraining
+from fedsaf.prototypes.semantic_anchor import SemanticAnchors
+from fedsaf.prototypes.text_prior import TextPrior
 from fedsaf.prototypes.trainable import Trainable
 from fedsaf.types import ServerContext
 
 FOLDER = Path(__file__).parents[2] / "conf" / "prototype"
 TRAINING = {"epochs": 3, "batch_size": 2, "lr": 0.1, "max_margin": 100.0, "fixed_margin": 1.0, "send_initial": False}
+TRAINING |= {"predict_unseen": False}
 CONSTRUCTORS = {
     "weighted": lambda: Mean("samples", "keep"),
     "uniform": lambda: Mean("uniform", "drop"),
     "hypersphere": lambda: Hypersphere("auto", 1.0),
     "trainable": lambda: Trainable(margin="max_pair", network=True, **TRAINING),
     "embeddings": lambda: Trainable(margin="none", network=False, **TRAINING),
+    "anchors": lambda: SemanticAnchors("ema", decay=0.9, epochs=1, batch_size=2, lr=0.1),
+    "trained anchors": lambda: SemanticAnchors("train", decay=0.9, epochs=2, batch_size=2, lr=0.1),
+    "text": lambda: TextPrior("lexical", None, None, "{name}", 1, steps=2, lr=0.1, log_scale=1.0),
+    "latents": lambda: GeneratorPrior(
+        "table",
+        GeneratorSource("random_decoder", None, None, latent_dim=3, width=2, epochs=1, batch_size=1, lr=0.1),
+        LatentTraining(epochs=2, batch_size=3, lr=0.1, centroid_weight=1.0, max_norm=10.0),
+    ),
 }
 every = pytest.mark.parametrize("make", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
 
 
 def ready(constructor, num_classes=4, feature_dim=5, seed=0):
-    constructor.prepare(ServerContext(num_classes, feature_dim, seed))
+    names = [f"class {c}" for c in range(num_classes)]
+    constructor.prepare(ServerContext(num_classes, feature_dim, seed, class_names=names))
     return constructor
 
 
@@ -48,7 +63,7 @@ def test_message(make, upload):
     constructor = ready(make())
     metrics = constructor.update(drawn(upload, 0), round=0)
     message = constructor.broadcast()
-    assert message.keys() == {"labels", "values"}
+    assert message.keys() - {"seen", "scale"} == {"labels", "values"}
     assert message["labels"].dtype == torch.int64
     assert message["values"].dtype == torch.float32
     assert message["values"].shape == (len(message["labels"]), 5)
@@ -92,7 +107,7 @@ def test_incomplete_or_foreign_state_is_refused(make, upload):
         with pytest.raises(ValueError, match="must have the keys"):
             ready(make()).load_state_dict({key: value for key, value in state.items() if key != name})
         with pytest.raises(ValueError, match=f"{name} of"):
-            ready(make()).load_state_dict({**state, name: state[name][:1]})
+            ready(make()).load_state_dict({**state, name: state[name].flatten().repeat(2)})
         with pytest.raises(ValueError, match=f"{name} of"):
             ready(make()).load_state_dict({**state, name: state[name].double()})
     with pytest.raises(ValueError, match="must have the keys"):
@@ -201,14 +216,8 @@ class TestMeanByHand:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_conf_builds(path, upload):
-    config = OmegaConf.create(
-        {
-            "prototype": OmegaConf.load(path),
-            "protocol": {"prototype_weighting": "samples", "absent_prototypes": "keep"},
-            "batch_size": 10,
-            "optimizer": {"lr": 0.01},
-        }
-    )
+    with initialize_config_dir(str(FOLDER.parent), version_base="1.3"):
+        config = compose("train", overrides=[f"prototype={path.stem}"])
     constructor = ready(instantiate(config.prototype))
     constructor.update(drawn(upload, 0), round=0)
     assert constructor.broadcast() is not None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from fedsaf.types import ClassTable
 
 
 class Predictor(Protocol):
@@ -30,8 +34,8 @@ class NearestPrototype:
     Args:
         channel: name of the channel that brings the prototypes.
 
-    Only classes that have a prototype can be answered. Before any prototype exists every answer is -1, which counts as
-    wrong: the accuracy of round 0 is 0.
+    Only classes that have a prototype, and that somebody has uploaded (`ClassTable.seen`), can be answered. Before any
+    exists every answer is -1, which counts as wrong: the accuracy of round 0 is 0.
     """
 
     def __init__(self, channel: str) -> None:
@@ -39,8 +43,32 @@ class NearestPrototype:
 
     def __call__(self, client: Any, z: Tensor, logits: Tensor) -> Tensor:
         """Return (B,) int64 in [-1, C)."""
-        table = client.received.get(self.channel)
-        if table is None or not bool(table.mask.any()):
-            return torch.full((len(z),), -1, dtype=torch.int64, device=z.device)
-        distance = torch.cdist(z.float(), table.values)
-        return distance.masked_fill(~table.mask, float("inf")).argmin(dim=1)
+        return _best(client.received.get(self.channel), z, lambda values: -torch.cdist(z.float(), values))
+
+
+class CosinePrototype:
+    """The class whose global prototype points most nearly where the row does; ties go to the lowest class.
+
+    Args:
+        channel: name of the channel that brings the prototypes.
+        of: ``features``, or ``logits``: a classifier with fixed directions in R^C, as FedKTL has.
+
+    Which classes can be answered: as with `NearestPrototype`.
+    """
+
+    def __init__(self, channel: str, of: str) -> None:
+        if of not in ("features", "logits"):
+            raise ValueError(f"of must be 'features' or 'logits', got {of!r}")
+        self.channel, self.of = channel, of
+
+    def __call__(self, client: Any, z: Tensor, logits: Tensor) -> Tensor:
+        """Return (B,) int64 in [-1, C)."""
+        rows = (z if self.of == "features" else logits).float()
+        return _best(client.received.get(self.channel), rows, lambda values: rows @ F.normalize(values, eps=1e-8).T)
+
+
+def _best(table: ClassTable | None, rows: Tensor, score: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the answerable class with the highest score for each row; -1 while there is none."""
+    if table is None or not bool(table.answerable.any()):
+        return torch.full((len(rows),), -1, dtype=torch.int64, device=rows.device)
+    return score(table.values).masked_fill(~table.answerable, -float("inf")).argmax(dim=1)

@@ -40,7 +40,11 @@ class PrototypeCarrier:
         values[labels] = rows
         mask = torch.zeros(client.num_classes, dtype=torch.bool, device=client.device)
         mask[labels] = True
-        client.received[self.channel] = ClassTable(values=values, mask=mask)
+        seen = None
+        if "seen" in message:
+            seen = torch.zeros_like(mask)
+            seen[labels] = message["seen"].to(client.device)
+        client.received[self.channel] = ClassTable(values=values, mask=mask, seen=seen)
 
     def begin(self, client: Any, batches: Any) -> None:
         """Start the running sums, or take the stale means now."""

@@ -43,6 +43,8 @@ class Aggregator(Protocol):
         needs_counts: whether it reads the part ``counts``, the samples behind each row; otherwise that part stays at
             the client, which costs less and tells less.
         needs_uploads: whether it reads uploads at all; otherwise clients neither collect nor send any.
+        asks_first: optional; whether all clients upload once before round 0, under the initial broadcast and
+            untrained. `update` then sees these uploads as round -1.
     """
 
     needs_counts: bool
@@ -87,6 +89,11 @@ class Channel:
     carrier: Carrier
     aggregator: Aggregator
     uncounted: Sequence[str]
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether all clients upload once before round 0."""
+        return getattr(self.aggregator, "asks_first", False)
 
     def collect(self, client: Any, batches: Any) -> Message:
         """Return what the carrier collects, less what the aggregator does not read."""

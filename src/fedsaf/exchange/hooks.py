@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from torch import Tensor
 from torch.optim import Optimizer
 
 
@@ -16,6 +17,10 @@ class LocalHook(Protocol):
 
     def begin(self, client: Any, batches: Any) -> None:
         """Run after the carriers have applied, before the first step."""
+        ...
+
+    def choose(self, client: Any, positions: Tensor) -> Tensor:
+        """Return which positions of the training part an epoch uses, in order; asked at the start of each epoch."""
         ...
 
     def before_step(self, client: Any, optimizer: Optimizer) -> None:
@@ -36,6 +41,10 @@ class NoHook:
 
     def begin(self, client: Any, batches: Any) -> None:
         """Do nothing."""
+
+    def choose(self, client: Any, positions: Tensor) -> Tensor:
+        """Use all of them."""
+        return positions
 
     def before_step(self, client: Any, optimizer: Optimizer) -> None:
         """Do nothing."""

@@ -11,6 +11,7 @@ import torch
 
 from fedsaf.models.backbones import Architecture, find_architecture
 from fedsaf.models.heads import build_head, check_head
+from fedsaf.models.projection import check_feature_map
 from fedsaf.models.split import SplitModel
 
 _MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
@@ -68,8 +69,7 @@ class ModelGroup:
                 raise ValueError(f"{argument} is empty, expected at least one name.")
         if self.feature_dim < 1:
             raise ValueError(f"feature_dim={self.feature_dim}, expected at least 1.")
-        if self.feature_map not in ("pool", "linear"):
-            raise ValueError(f"feature_map={self.feature_map!r}, expected 'pool' or 'linear'.")
+        check_feature_map(self.feature_map)
         if self.memory_format not in ("auto", *_MEMORY_FORMATS):
             raise ValueError(
                 f"memory_format={self.memory_format!r}, expected one of: auto, {', '.join(_MEMORY_FORMATS)}."

@@ -10,6 +10,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from fedsaf.models.projection import build_feature_map
+
 
 @cache
 def _windows(width: int, feature_dim: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,24 +53,26 @@ class SplitModel(nn.Module):
         backbone: trunk with attribute ``num_features`` = W that maps images to (B, W).
         head: maps (B, d) to (B, C).
         feature_dim: d.
-        feature_map: ``"pool"`` is the papers' parameter-free :func:`pool_features`; ``"linear"`` is a learned layer
-            W -> d, an ablation, for it lifts the rank limit of narrow trunks.
+        feature_map: ``"pool"`` is the HtFL papers' parameter-free :func:`pool_features`; the others learn, see
+            :data:`fedsaf.models.projection.LEARNED_MAPS`.
 
     Raises:
-        ValueError: if ``feature_map`` is neither.
+        ValueError: if ``feature_map`` is unknown.
     """
 
     def __init__(self, backbone: nn.Module, head: nn.Module, feature_dim: int, feature_map: str = "pool") -> None:
         super().__init__()
-        if feature_map not in ("pool", "linear"):
-            raise ValueError(f"feature_map={feature_map!r}, expected 'pool' or 'linear'.")
         self.backbone = backbone
         self.head = head
         self.feature_dim = feature_dim
-        self.projection = nn.Linear(backbone.num_features, feature_dim) if feature_map == "linear" else None
+        self.projection = build_feature_map(feature_map, backbone.num_features, feature_dim)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map images (B, channels, s, s) to z (B, d)."""
+        trunk = self.backbone(x)
+        return pool_features(trunk, self.feature_dim) if self.projection is None else self.projection(trunk)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map images (B, channels, s, s) to z (B, d) and logits (B, C)."""
-        features = self.backbone(x)
-        z = pool_features(features, self.feature_dim) if self.projection is None else self.projection(features)
+        z = self.features(x)
         return z, self.head(z)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedsaf.objective.schedules import scheduled_weight
+from fedsaf.objective.schedules import Schedule, scheduled_weight
 from fedsaf.objective.terms import Term
 from fedsaf.types import StepView
 
@@ -19,12 +19,12 @@ class Weighted:
     Attributes:
         term: the loss term.
         weight: >= 0; a term of weight 0 is never computed, so that it cannot change a bit of the result.
-        schedule: a name of `fedsaf.objective.schedules.SCHEDULES`.
+        schedule: a name of `fedsaf.objective.schedules.SCHEDULES`, or an object such as `Geometric` there.
     """
 
     term: Term
     weight: float
-    schedule: str
+    schedule: str | Schedule
 
     def __post_init__(self) -> None:
         if not self.weight >= 0 or self.weight == float("inf"):

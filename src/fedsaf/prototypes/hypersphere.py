@@ -6,6 +6,7 @@ Dimension letters: d feature dimension, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
@@ -181,3 +182,19 @@ class Hypersphere:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``state_dict`` returned; ValueError for anything else."""
         restore("Hypersphere", {"values": self._values}, state)
+
+
+class EtfClassifier(Hypersphere):
+    """The fixed classifier of FedKTL: C directions in R^C with all cosines -1/(C - 1), the same for all clients.
+
+    Row c is column c of ``F = sqrt(C / (C - 1)) O (I - 1 1^T / C)`` with O orthogonal. Two classes give opposite
+    vectors.
+    """
+
+    def __init__(self) -> None:
+        """Choose the simplex of unit vectors."""
+        super().__init__(builder="etf", radius=1.0)
+
+    def prepare(self, context: ServerContext) -> None:
+        """Build the table in R^C from the seed; ValueError for a single class."""
+        super().prepare(replace(context, feature_dim=context.num_classes))

@@ -42,6 +42,15 @@ def max_pair(centroids: Tensor) -> float:
     return pairwise_distances(centroids).max().item() if len(centroids) > 1 else 0.0
 
 
+def mean_of_min(centroids: Tensor) -> float:
+    """Mean of the class-wise nearest distances, the margin of FedSA; 0 for fewer than two centroids.
+
+    >>> round(mean_of_min(torch.tensor([[0.0], [1.0], [3.0]])), 4)
+    1.3333
+    """
+    return nearest_distances(centroids).mean().item() if len(centroids) > 1 else 0.0
+
+
 def max_of_min(centroids: Tensor) -> float:
     """Largest of the class-wise nearest distances, the margin of public FedTGP code; 0 for fewer than two centroids.
 

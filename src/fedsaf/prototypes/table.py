@@ -32,15 +32,22 @@ def checked_messages(uploads: Sequence[Upload], num_classes: int, feature_dim: i
         yield upload.message
 
 
-def existing_rows(values: Tensor, mask: Tensor) -> Message | None:
+def existing_rows(values: Tensor, mask: Tensor, seen: Tensor | None = None) -> Message | None:
     """Return the rows whose mask is set, with their labels ascending; None if there is none.
+
+    Args:
+        values: (C, d).
+        mask: (C,) bool.
+        seen: (C,) bool, classes ever uploaded, where a client is to be told.
 
     >>> import torch
     >>> existing_rows(torch.tensor([[1.0], [2.0]]), torch.tensor([False, True]))
     {'labels': tensor([1]), 'values': tensor([[2.]])}
     """
     labels = mask.nonzero().squeeze(1)
-    return {"labels": labels, "values": values[labels]} if len(labels) else None
+    if not len(labels):
+        return None
+    return {"labels": labels, "values": values[labels]} | ({} if seen is None else {"seen": seen[labels]})
 
 
 def restore(owner: str, current: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:

@@ -6,7 +6,8 @@ Dimension letters: A uploaded pairs (prototype, class) of a round, d feature dim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,65 @@ def margin_contrastive(P: Tensor, labels: Tensor, prototypes: Tensor, margin: fl
     return F.cross_entropy(-(distances + margin * F.one_hot(labels, len(prototypes))), labels)
 
 
+@dataclass(frozen=True)
+class PairTraining:
+    """How a server fits prototypes to the uploaded pairs of a round: plain SGD on `margin_contrastive`, always anew.
+
+    Attributes:
+        epochs: S, passes over the pairs.
+        batch_size: pairs per step; the last step takes the rest.
+        lr: learning rate.
+    """
+
+    epochs: int
+    batch_size: int
+    lr: float
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "lr"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+
+    @torch.enable_grad()
+    def run(
+        self,
+        prototypes: Callable[[], Tensor],
+        parameters: Iterable[nn.Parameter],
+        means: Tensor,
+        labels: Tensor,
+        margin: float,
+        order: torch.Generator,
+    ) -> float:
+        """Train.
+
+        Args:
+            prototypes: () -> (C, d), a differentiable function of the parameters.
+            parameters: what is trained.
+            means: (A, d) uploaded prototypes, A >= 1.
+            labels: (A,) their classes.
+            margin: >= 0.
+            order: draws the order of the pairs.
+
+        Returns:
+            Mean loss per pair over the last epoch.
+
+        Raises:
+            FloatingPointError: the training diverges.
+        """
+        optimizer = torch.optim.SGD(parameters, lr=self.lr)
+        for _ in range(self.epochs):
+            total = 0.0
+            for batch in torch.randperm(len(labels), generator=order).split(self.batch_size):
+                loss = margin_contrastive(means[batch], labels[batch], prototypes(), margin)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.item() * len(batch)
+        if not math.isfinite(total):
+            raise FloatingPointError(f"the training of prototypes diverged: loss {total}")
+        return total / len(labels)
+
+
 class Trainable:
     """Prototypes F(A_c) of learnable embeddings A and a small network F, trained each round on the uploads.
 
@@ -72,6 +132,7 @@ class Trainable:
         fixed_margin: float,
         network: bool,
         send_initial: bool,
+        predict_unseen: bool,
     ) -> None:
         """Choose the training.
 
@@ -85,18 +146,19 @@ class Trainable:
             fixed_margin: margin of ``fixed``.
             network: False drops F, P_g^c = A_c (ablation w/o F).
             send_initial: broadcast the untrained prototypes in round 0, as Algorithm 1 of the paper does.
+            predict_unseen: let the nearest prototype be that of a class nobody has uploaded, as public code does;
+                otherwise the broadcast says which classes were (part ``seen``).
 
         Raises:
             ValueError: unknown margin, or a number out of range.
         """
         if margin not in (*MARGINS, "fixed", "none"):
             raise ValueError(f"margin must be one of {[*MARGINS, 'fixed', 'none']}, got {margin!r}")
-        for name, value in {"epochs": epochs, "batch_size": batch_size, "lr": lr, "max_margin": max_margin}.items():
-            if not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}")
-        self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
+        if not max_margin > 0:
+            raise ValueError(f"max_margin must be positive, got {max_margin}")
+        self.training = PairTraining(epochs, batch_size, lr)
         self.margin, self.max_margin, self.fixed_margin = margin, max_margin, fixed_margin
-        self.network, self.send_initial = network, send_initial
+        self.network, self.send_initial, self.predict_unseen = network, send_initial, predict_unseen
 
     def prepare(self, context: ServerContext) -> None:
         """Draw embeddings (standard normal) and network from the seed."""
@@ -139,7 +201,17 @@ class Trainable:
             means = torch.cat([message["means"] for message in messages])
             labels = torch.cat([message["labels"] for message in messages])
             margin = self._margin_of(means, labels)
-            metrics = {"margin": margin, "loss": self._fit(means, labels, margin, round)}
+            metrics = {
+                "margin": margin,
+                "loss": self.training.run(
+                    lambda: self._network(self._embeddings),
+                    [self._embeddings, *self._network.parameters()],
+                    means,
+                    labels,
+                    margin,
+                    torch_generator(self._seed, "prototypes/trainable/shuffle", round),
+                ),
+            }
             self._seen[labels] = True
             self._mask.fill_(True)
         return {"num_prototypes": float(self._mask.sum()), **metrics}
@@ -150,26 +222,14 @@ class Trainable:
             return min(MARGINS[self.margin](centroids), self.max_margin)
         return self.fixed_margin if self.margin == "fixed" else 0.0
 
-    @torch.enable_grad()
-    def _fit(self, means: Tensor, labels: Tensor, margin: float, round: int) -> float:
-        optimizer = torch.optim.SGD([self._embeddings, *self._network.parameters()], lr=self.lr)
-        generator = torch_generator(self._seed, "prototypes/trainable/shuffle", round)
-        for _ in range(self.epochs):
-            total = 0.0
-            for batch in torch.randperm(len(labels), generator=generator).split(self.batch_size):
-                loss = margin_contrastive(means[batch], labels[batch], self._network(self._embeddings), margin)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                total += loss.item() * len(batch)
-        if not math.isfinite(total):
-            raise FloatingPointError(f"trainable prototypes diverged in round {round}: loss {total}")
-        return total / len(labels)
-
     @torch.no_grad()
     def broadcast(self) -> Message | None:
-        """Return ``labels`` and ``values`` of all classes; None before the first update, unless ``send_initial``."""
-        return existing_rows(self._network(self._embeddings).detach(), self._mask)
+        """Return ``labels``, ``values`` and, unless ``predict_unseen``, ``seen`` of all classes.
+
+        None before the first update, unless ``send_initial``.
+        """
+        table = self._network(self._embeddings).detach()
+        return existing_rows(table, self._mask, None if self.predict_unseen else self._seen)
 
     def setup_message(self) -> Message | None:
         """Return None: nothing is sent ahead of the rounds."""

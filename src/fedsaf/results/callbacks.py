@@ -46,7 +46,12 @@ class ClosingTable(Callback):
         atexit.register(self._print_table)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Note how a job of a sweep ended; a failure goes to the job's own log at once."""
+        """Note how a job of a sweep ended; a failure goes to the job's own log at once.
+
+        Raises:
+            SystemExit: with status 1 after a failure if ``stop_on_failure`` says so; Hydra lets nothing else out of a
+                callback.
+        """
         if self._outcomes is None:
             return
         # The property would print and raise the exception of a failed job.
@@ -66,6 +71,8 @@ class ClosingTable(Callback):
             "reason": f"{type(result).__name__}: {result}".partition("\n")[0] if failed else "",
         }
         write_atomically(self._outcomes / f"{int(config.hydra.job.num):06d}.json", json.dumps(note, default=str))
+        if failed and config.stop_on_failure:
+            raise SystemExit(1)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the table of a sweep whose jobs all returned."""

@@ -1,0 +1,75 @@
+"""Client side of FedKTL's channel: embeddings of classes up, pairs of image and latent down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedsaf.prototypes.statistics import ClassMeans
+from fedsaf.types import Message, StepView
+
+
+@dataclass(frozen=True)
+class GeneratedPairs:
+    """What the server's generator made: one image per class, and the latent it was made from.
+
+    Attributes:
+        images: (K, channels, s, s), normalised as the client's own.
+        latents: (K, w).
+    """
+
+    images: Tensor
+    latents: Tensor
+
+
+class EmbeddingCarrier:
+    """Class means of the normalised outputs e of the client's head up, normalised again; `GeneratedPairs` down.
+
+    Args:
+        channel: name under which the pairs appear in the client's ``received``.
+    """
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+
+    def apply(self, client: Any, message: Message | None) -> None:
+        """Unpack the pairs; None clears them.
+
+        Raises:
+            ValueError: the constructor of this channel makes no pairs.
+        """
+        client.received.pop(self.channel, None)
+        if message is None:
+            return
+        if "images" not in message:
+            raise ValueError(
+                f"channel {self.channel!r} brings no images; fedktl needs prototype=generator_prior with "
+                "prototype.output=pairs"
+            )
+        images, latents = message["images"].to(client.device), message["latents"].to(client.device)
+        client.received[self.channel] = GeneratedPairs(images, latents)
+
+    def begin(self, client: Any, batches: Any) -> None:
+        """Do nothing."""
+
+    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
+        """Do nothing."""
+
+    def collect(self, client: Any, batches: Any) -> Message:
+        """Return ``labels`` (K,), ``means`` (K, C) of unit length and ``counts`` (K,), after training."""
+        means = ClassMeans(client.num_classes, client.num_classes)
+        client.eval()
+        with torch.inference_mode():
+            for x, y in batches:
+                _, embeddings = client(x)
+                means.add(F.normalize(embeddings.float(), dim=1, eps=1e-8), y)
+        statistics = means.compute()
+        return {
+            "labels": statistics.labels.cpu(),
+            "means": F.normalize(statistics.means, dim=1, eps=1e-8).cpu(),
+            "counts": statistics.counts.cpu(),
+        }

@@ -1,0 +1,213 @@
+"""FedL2G (Zhang et al., 2024): the server learns one guiding vector per class from what it does to quiz batches.
+
+Dimension letters: B batch, K classes of a message, w width of a guiding vector (d for features, C for logits),
+C classes, n samples of a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedsaf.exchange.carriers import PrototypeCarrier
+from fedsaf.exchange.hooks import NoHook
+from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.seeding import torch_generator
+from fedsaf.types import ClassTable, Message, ServerContext, StepView, Upload
+
+QUIZ, TRAIN = "quiz_size", "train_size"
+
+
+class QuizSet(NoHook):
+    """Keeps the first samples of a client out of training, for the quiz; in the warm-up trains nothing at all.
+
+    Args:
+        batches: q; the quiz set has q B samples, at most floor(n / 2).
+        batch_size: B.
+        warm_up: rounds in which only the guidance learns, at most a quarter of all rounds.
+    """
+
+    def __init__(self, batches: int, batch_size: int, warm_up: int) -> None:
+        for name, value, least in (("batches", batches, 1), ("batch_size", batch_size, 1), ("warm_up", warm_up, 0)):
+            if value < least:
+                raise ValueError(f"{name} of the quiz is {value}; expected at least {least}")
+        self.size, self.warm_up = batches * batch_size, warm_up
+
+    def choose(self, client: Any, positions: Tensor) -> Tensor:
+        """Return the positions to train on; note the sizes of both parts."""
+        quiz = min(self.size, len(positions) // 2)
+        client.scratch |= {QUIZ: quiz, TRAIN: len(positions) - quiz}
+        if client.round < min(self.warm_up, client.rounds // 4):
+            return positions[:0]
+        if len(positions) - quiz == 1:
+            freeze_statistics(client)
+        return positions[positions >= quiz]
+
+
+class GuidanceCarrier(PrototypeCarrier):
+    """Guiding vectors down; up, how the loss on a quiz batch would change with them.
+
+    After training, on one study batch, a differentiable SGD step of the client's objective is taken,
+    w' = w - lr dL/dw, and the cross-entropy of w' on a quiz batch is differentiated with respect to the guiding
+    vectors. The client's model is left as it is.
+
+    Args:
+        channel: where the (C, w) table arrives; the client's objective reads it there.
+        batch_size: B, samples of the study and of the quiz batch.
+        lr: eta of the step.
+    """
+
+    def __init__(self, channel: str, batch_size: int, lr: float) -> None:
+        super().__init__(channel, "clean")
+        self.batch_size, self.lr = batch_size, lr
+
+    def begin(self, client: Any, batches: Any) -> None:
+        """Do nothing."""
+
+    def collect(self, client: Any, batches: Any) -> Message:
+        """Return ``labels`` (K,) and ``means`` (K, w), the gradient rows that are not zero; nothing without a quiz."""
+        quiz_size, train_size = client.scratch[QUIZ], client.scratch[TRAIN]
+        if quiz_size == 0:
+            return {}
+        quiz = torch.randperm(quiz_size)[: self.batch_size]
+        study = quiz_size + torch.randperm(train_size)[: self.batch_size]
+        x, y = gather(batches, torch.cat([study, quiz]))
+        cut = len(study)
+        gradient = self.meta_gradient(client, (x[:cut], y[:cut]), (x[cut:], y[cut:]))
+        labels = gradient.any(dim=1).nonzero().squeeze(1)
+        return {"labels": labels.cpu(), "means": gradient[labels].cpu()}
+
+    def meta_gradient(self, client: Any, study: tuple[Tensor, Tensor], quiz: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the gradient (C, w) of the quiz loss after one step on the study batch."""
+        table = client.received[self.channel]
+        guide = ClassTable(table.values.detach().clone().requires_grad_(), table.mask)
+        model = client.model
+        weights = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters() if p.requires_grad}
+        buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+        client.train()
+        if min(len(study[1]), len(quiz[1])) == 1:
+            freeze_statistics(client)
+        view = self._view(client, guide, *study, *functional_call(model, {**weights, **buffers}, (study[0],)))
+        loss, _ = client.objective(view)
+        slopes = torch.autograd.grad(loss, list(weights.values()), create_graph=True, allow_unused=True)
+        stepped = {
+            name: weight if slope is None else weight - self.lr * slope
+            for (name, weight), slope in zip(weights.items(), slopes, strict=True)
+        }
+        _, logits = functional_call(model, {**stepped, **buffers}, (quiz[0],))
+        return torch.autograd.grad(F.cross_entropy(logits.float(), quiz[1]), guide.values)[0]
+
+    def _view(self, client: Any, guide: ClassTable, x: Tensor, y: Tensor, z: Tensor, logits: Tensor) -> StepView:
+        return StepView(
+            x=x,
+            y=y,
+            z=z,
+            logits=logits,
+            round=client.round,
+            rounds=client.rounds,
+            received={**client.received, self.channel: guide},
+            model=client.model,
+            companions=client.companions,
+            memory=client.memory,
+            scratch=client.scratch,
+        )
+
+
+class GuidanceTrainer:
+    """Guiding vectors, standard normal at first; each round one SGD step on the mean of the uploaded gradients.
+
+    Args:
+        space: ``features`` (w = d) or ``logits`` (w = C).
+        lr: of the step.
+        max_norm: the whole gradient is scaled down to this L2 norm.
+
+    Attributes:
+        needs_counts: False.
+        needs_uploads: True.
+    """
+
+    needs_counts = False
+    needs_uploads = True
+
+    def __init__(self, space: str, lr: float, max_norm: float) -> None:
+        if space not in ("features", "logits"):
+            raise ValueError(f"space of the guidance is {space!r}; choose features or logits")
+        for name, value in {"lr": lr, "max_norm": max_norm}.items():
+            if not value > 0:
+                raise ValueError(f"{name} of the guidance must be positive, got {value}")
+        self.space, self.lr, self.max_norm = space, lr, max_norm
+
+    def prepare(self, context: ServerContext) -> None:
+        """Draw the vectors from the seed."""
+        width = context.feature_dim if self.space == "features" else context.num_classes
+        self._values = torch.randn(context.num_classes, width, generator=torch_generator(context.seed, "guidance/init"))
+
+    def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
+        """Step against the mean, by class, of the uploaded rows; a class that nobody uploaded stays.
+
+        Returns:
+            ``gradient_norm`` before clipping; nothing without uploads.
+
+        Raises:
+            ValueError: malformed message.
+            FloatingPointError: NaN or Inf in a gradient.
+        """
+        sums = torch.zeros(self._values.shape, dtype=torch.float64)
+        rows = torch.zeros(len(sums), 1, dtype=torch.float64)
+        for message in checked_messages(uploads, *sums.shape):
+            sums[message["labels"]] += message["means"].double()
+            rows[message["labels"]] += 1
+        if not bool(rows.any()):
+            return {}
+        gradient = sums / rows.clamp_min(1)
+        norm = float(gradient.norm())
+        self._values = (self._values.double() - self.lr * gradient * min(1.0, self.max_norm / max(norm, 1e-12))).float()
+        return {"gradient_norm": norm}
+
+    def broadcast(self) -> Message | None:
+        """Return ``labels`` and ``values`` of all classes."""
+        return existing_rows(self._values, torch.ones(len(self._values), dtype=torch.bool))
+
+    def setup_message(self) -> Message | None:
+        """Return None: the vectors change every round."""
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the vectors."""
+        return {"values": self._values.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what ``state_dict`` returned; ValueError for anything else."""
+        restore("GuidanceTrainer", {"values": self._values}, state)
+
+
+def gather(batches: Iterable[tuple[Tensor, Tensor]], positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the samples at these positions of a pass over a client's training part, in this order.
+
+    Args:
+        batches: (x, y) in stored order.
+        positions: (k,) distinct, on the CPU.
+    """
+    order = positions.argsort()
+    xs, ys, start = [], [], 0
+    for x, y in batches:
+        inside = positions[order]
+        inside = inside[(inside >= start) & (inside < start + len(y))] - start
+        xs.append(x[inside.to(x.device)])
+        ys.append(y[inside.to(y.device)])
+        start += len(y)
+    back = order.argsort()
+    x, y = torch.cat(xs), torch.cat(ys)
+    return x[back.to(x.device)], y[back.to(y.device)]
+
+
+def freeze_statistics(module: nn.Module) -> None:
+    """Put batch normalisation into evaluation mode: a batch of one sample has no statistics."""
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.eval()

@@ -1,0 +1,136 @@
+"""FedGH (Yi et al., 2023): class means go up, a head that the server trains on them comes down.
+
+Dimension letters: A uploaded pairs (prototype, class), K classes of a message, d feature dimension, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedsaf.exchange.carriers import PrototypeCarrier
+from fedsaf.exchange.scopes import write_scope
+from fedsaf.prototypes.table import checked_messages, restore
+from fedsaf.seeding import torch_generator
+from fedsaf.types import Message, ServerContext, Upload
+
+LINEAR_HEAD = {"weight", "bias"}
+
+
+def linear_head(tensors: Message) -> Message:
+    """Return the tensors of a head if it is one linear layer, the only kind whose logits a server can compute.
+
+    Raises:
+        ValueError: any other head.
+    """
+    if set(tensors) != LINEAR_HEAD:
+        raise ValueError(
+            f"the server works with heads of one linear layer, but this group's has {', '.join(sorted(tensors))}; "
+            "take a model group with heads: [linear], such as htfe4"
+        )
+    return tensors
+
+
+class MeansForHead(PrototypeCarrier):
+    """Class means of the representations up, the shared head down."""
+
+    def __init__(self, collect: str) -> None:
+        """Choose which features are averaged, see `PrototypeCarrier`."""
+        super().__init__("head", collect)
+
+    def apply(self, client: Any, message: Message | None) -> None:
+        """Replace the client's head by the shared one."""
+        if message is not None:
+            write_scope(client, "head", message)
+
+
+class HeadTrainer:
+    """A global head, trained by SGD on CE(head(P_i^c), c) over the uploads of each round; it persists over rounds.
+
+    The row of a class that nobody uploads receives only negative gradients.
+
+    Attributes:
+        needs_counts: False.
+        needs_uploads: True.
+    """
+
+    needs_counts = False
+    needs_uploads = True
+
+    def __init__(self, epochs: int, batch_size: int, lr: float) -> None:
+        """Choose the training.
+
+        Args:
+            epochs: S_h, passes over the pairs of a round (register entry D14).
+            batch_size: pairs per step; the last step of a pass takes the rest.
+            lr: learning rate of plain SGD.
+
+        Raises:
+            ValueError: a number that is not positive.
+        """
+        for name, value in {"epochs": epochs, "batch_size": batch_size, "lr": lr}.items():
+            if not value > 0:
+                raise ValueError(f"{name} of the head's training must be positive, got {value}")
+        self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
+
+    def prepare(self, context: ServerContext) -> None:
+        """Start from the server's own draw; ValueError unless the head is one linear layer."""
+        self._seed = context.seed
+        self._head = linear_head(context.initial("head"))
+
+    @torch.enable_grad()
+    def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
+        """Train on the pairs of one round.
+
+        Args:
+            uploads: messages with ``labels`` (K,) and ``means`` (K, d); without any pair nothing happens.
+            round: keys the order of pairs.
+
+        Returns:
+            ``loss``, the mean over the pairs of the last epoch; nothing without pairs.
+
+        Raises:
+            ValueError: malformed message.
+            FloatingPointError: NaN or Inf in the means, or a training that diverges.
+        """
+        messages = list(checked_messages(uploads, *self._head["weight"].shape))
+        if not any(len(message["labels"]) for message in messages):
+            return {}
+        means = torch.cat([message["means"] for message in messages])
+        labels = torch.cat([message["labels"] for message in messages])
+        parameters = [self._head[name].clone().requires_grad_() for name in ("weight", "bias")]
+        optimizer = torch.optim.SGD(parameters, lr=self.lr)
+        generator = torch_generator(self._seed, "head_trainer/shuffle", round)
+        for _ in range(self.epochs):
+            total = 0.0
+            for batch in torch.randperm(len(labels), generator=generator).split(self.batch_size):
+                loss = F.cross_entropy(F.linear(means[batch], *parameters), labels[batch])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.item() * len(batch)
+        if not math.isfinite(total):
+            raise FloatingPointError(f"the server's head diverged in round {round}: loss {total}")
+        self._head = dict(zip(("weight", "bias"), (p.detach() for p in parameters), strict=True))
+        return {"loss": total / len(labels)}
+
+    def broadcast(self) -> Message | None:
+        """Return ``weight`` (C, d) and ``bias`` (C,)."""
+        return dict(self._head)
+
+    def setup_message(self) -> Message | None:
+        """Return None: nothing is sent ahead of the rounds."""
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the head."""
+        return {name: tensor.clone() for name, tensor in self._head.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what ``state_dict`` returned; ValueError for anything else."""
+        restore("HeadTrainer", self._head, state)

@@ -1,0 +1,26 @@
+"""Client side of FedTSP's channel: class vectors come with the scale of their cosines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsaf.exchange.carriers import PrototypeCarrier
+from fedsaf.types import Message
+
+
+class ScaledPrototypeCarrier(PrototypeCarrier):
+    """A prototype carrier that also unpacks ``scale``, to ``received["<channel>.scale"]``."""
+
+    def apply(self, client: Any, message: Message | None) -> None:
+        """Unpack table and scale.
+
+        Raises:
+            ValueError: the constructor of this channel sends no scale.
+        """
+        super().apply(client, message)
+        if message is None or "scale" not in message:
+            raise ValueError(
+                f"channel {self.channel!r} brings no scale of cosines; fedtsp needs a constructor that trains one, "
+                "such as prototype=text_prior"
+            )
+        client.received[f"{self.channel}.scale"] = message["scale"].to(client.device)

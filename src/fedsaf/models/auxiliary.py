@@ -1,0 +1,98 @@
+"""A second network beside the client's own: the shared small model of FML, FedKD and FedMRL, and FedKD's feature map.
+
+Dimension letters: B batch, d feature dimension, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from fedsaf.models.backbones import find_architecture
+from fedsaf.models.companions import ModelContext
+from fedsaf.models.heads import build_head
+from fedsaf.models.split import SplitModel
+
+HTC_AUXILIARY = "cnn"
+"""What groups with several heads (HtC) take, CNN-4; every other group takes its first architecture."""
+
+
+class Auxiliary:
+    """Builder of a small split model that all clients share: a trunk of the group with a linear head of its own.
+
+    Its trunk is brought to its feature dimension by pooling, as the papers' are, whatever the group does.
+
+    Attributes:
+        shared: True.
+    """
+
+    shared = True
+
+    def __init__(self, architecture: str | None, feature_dim: int | None, lr: float | None) -> None:
+        """Choose the network.
+
+        Args:
+            architecture: a name, or None for the group's first, in HtC groups CNN-4.
+            feature_dim: of this model, at most the clients' d; None for that.
+            lr: learning rate of its parameters; None for the client's.
+
+        Raises:
+            ValueError: an architecture that nobody knows, or a feature dimension below one.
+        """
+        if architecture is not None:
+            find_architecture(architecture)
+        if feature_dim is not None and feature_dim < 1:
+            raise ValueError(f"feature_dim of the auxiliary model is {feature_dim}; expected at least 1, or null")
+        self.architecture, self.feature_dim, self.lr = architecture, feature_dim, lr
+
+    def build(self, context: ModelContext, client: int) -> SplitModel:
+        """Return the model, the same for every client but for the draw.
+
+        Raises:
+            ValueError: the architecture cannot read the images.
+        """
+        group = context.group
+        heterogeneous_heads = any(head.startswith("htc") for head in group.heads)
+        name = self.architecture or (HTC_AUXILIARY if heterogeneous_heads else group.architectures[0])
+        architecture = find_architecture(name)
+        architecture.check_images(context.channels, context.image_size)
+        trunk = architecture.build(context.channels, context.image_size, group.small_stem)
+        feature_dim = min(self.feature_dim or group.feature_dim, group.feature_dim)
+        return SplitModel(trunk, build_head("linear", feature_dim, context.num_classes, False), feature_dim)
+
+
+class HiddenMap:
+    """Builder of FedKD's W_h, a private d x d matrix that takes the mentee's features to the mentor's.
+
+    Attributes:
+        shared: False.
+        lr: None.
+    """
+
+    shared = False
+    lr = None
+
+    def build(self, context: ModelContext, client: int) -> nn.Module:
+        """Return a linear layer without bias: d^2 parameters."""
+        return nn.Linear(context.group.feature_dim, context.group.feature_dim, bias=False)
+
+
+class Accompanied:
+    """Answer rule: the client's own model answers, and in training its companion reads the same batch once.
+
+    The companion's features and logits stand in the client's ``scratch`` under its name until the next batch, where
+    the terms of a mutual distillation find them. In evaluation the companion is not asked.
+
+    Args:
+        companion: its name.
+    """
+
+    def __init__(self, companion: str) -> None:
+        self.companion = companion
+
+    def __call__(self, client: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features (B, d) and logits (B, C) of the client's own model."""
+        if client.training:
+            client.scratch[self.companion] = client.companions[self.companion](x)
+        return client.model(x)
