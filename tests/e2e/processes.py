@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
+
 from tests.federation.harness import ROOT
 
 SMALL = (

@@ -3,10 +3,10 @@
 import signal
 
 import pytest
-from tests.e2e.processes import SMALL, end, family, folders, has_round, in_the_middle_of_a_round, kill, once, start
-from tests.federation.harness import compare, rounds_of, state
 
 from fedsaf.federation.interrupt import EXIT_AGAIN
+from tests.e2e.processes import SMALL, end, family, folders, has_round, in_the_middle_of_a_round, kill, once, start
+from tests.federation.harness import compare, rounds_of, state
 
 COMMAND = ["alignment=rcsa", "partition=dirichlet_0.5", "-m", *SMALL]
 
@@ -70,14 +70,14 @@ def test_two_ranks_under_a_sweep_write_one_folder_per_job_and_equal_one_rank(str
     root = tmp_path / "runs"
     words = [*COMMAND, "fabric.devices=2", "seed=0,1"]
     process = start(root, words)
-    once(has_round(root, 0, 0), process)
+    once(has_round(root, 0, 1), process)
     ranks = family(process)
     assert len(ranks) >= 2
     kill(process)
     for rank in ranks:
         rank.wait(timeout=10)
     output = end(start(root, words))
-    assert "1 finished, 1 resumed" in output or "1 resumed, 1 finished" in output
+    assert "resuming after round" in output
     first, second = folders(root)
     assert state(first) == state(second) == "finished"
     compare(folders(straight[0])[0], first)

@@ -1,10 +1,10 @@
 """Several jobs: failures are listed, kills lose one round at most, finished jobs never run again."""
 
 import pytest
-from tests.e2e.processes import SMALL, end, folders, has_round, in_the_middle_of_a_round, kill, once, read, start
-from tests.federation.harness import compare, state
 
 from fedsaf.results.recorder import read_json
+from tests.e2e.processes import SMALL, end, folders, has_round, in_the_middle_of_a_round, kill, once, read, start
+from tests.federation.harness import compare, state
 
 SEEDS = ["-m", *SMALL, "seed=0,1,2"]
 

@@ -1,6 +1,7 @@
 """One uninterrupted run that many tests compare with, and what they all share."""
 
 import pytest
+
 from tests.federation.harness import LIGHT, TINY, fresh, make_job, run_job
 
 WORDS = [*TINY, *LIGHT, "participation_ratio=0.5"]

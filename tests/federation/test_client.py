@@ -1,8 +1,9 @@
 import pytest
 import torch
 from lightning import Trainer
-from tests.federation.harness import LIGHT, TINY, make_job
 from torch.utils.data import DataLoader
+
+from tests.federation.harness import LIGHT, TINY, make_job
 
 
 @pytest.fixture

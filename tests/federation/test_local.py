@@ -3,12 +3,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.federation.harness import LIGHT, TINY, fresh, make_job, run, run_job, with_partition
 from torch import nn
 
 from fedsaf.data.federated import FederatedData
 from fedsaf.federation.local import LocalPlan, LossLog, train_mode
 from fedsaf.federation.ranks import ClientError
+from tests.federation.harness import LIGHT, TINY, fresh, make_job, run, run_job, with_partition
 
 
 def test_means_are_over_the_steps_of_all_epochs():
@@ -52,9 +52,8 @@ def test_an_unknown_order_is_refused():
 
 def test_the_order_depends_on_the_run_seed_and_not_on_who_trained_before(straight, job, again, monkeypatch):
     """Clients trained in reverse order, under another global stream: the same bits."""
-    from tests.federation.harness import compare
-
     from fedsaf.federation.ranks import Ranks
+    from tests.federation.harness import compare
 
     own = Ranks.own
     monkeypatch.setattr(Ranks, "own", lambda self, clients: own(self, clients)[::-1])

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from tests.federation.harness import LIGHT, TINY, compare, fresh, make_job, run, run_job
 
 from fedsaf.federation.checkpoint import CheckpointError
 from fedsaf.federation.sampling import cohort
 from fedsaf.results.recorder import Recorder, read_rows
+from tests.federation.harness import LIGHT, TINY, compare, fresh, make_job, run, run_job
 
 
 def test_every_round_is_recorded_with_its_cohort(straight):
@@ -41,6 +41,7 @@ def test_more_rounds_begin_like_fewer(straight, words, tmp_path):
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_resident_memory_does_not_creep(tmp_path):
     """200 rounds: what is resident after round 20 and after round 200 differs by less than 5 MiB."""
     words = [*TINY, "model_group.architectures=[simple_cnn,resnet4]", "rounds=200", "dataset.num_samples=80"]

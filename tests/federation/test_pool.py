@@ -1,9 +1,9 @@
 import torch
-from tests.federation.harness import TINY, make_job
 
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.pool import ClientPool
 from fedsaf.federation.store import client_store
+from tests.federation.harness import TINY, make_job
 
 CPU = torch.device("cpu")
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from fedsaf.federation.checkpoint import Checkpoint
 from tests.federation.harness import (
     TINY,
     DiesAtWrite,
@@ -20,8 +22,6 @@ from tests.federation.harness import (
     state,
     tensors,
 )
-
-from fedsaf.federation.checkpoint import Checkpoint
 
 
 @pytest.mark.parametrize("round", [0, 1, 2])

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from tests.federation.harness import compare, run
 
 from fedsaf.federation.store import client_store, drop_scratch
+from tests.federation.harness import compare, run
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import torch
 from hydra.utils import instantiate
-from tests.federation.harness import origin
 from torch import nn
 
 from fedsaf.types import StepView
+from tests.federation.harness import origin
 
 
 @cache

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.federation.harness import TINY, make_job, run_job, tensors
-from tests.methods.steps import array, config_of, method_of, stand_in, step
 
 from fedsaf.objective.schedules import Geometric, scheduled_weight
 from fedsaf.results.recorder import Recorder
 from fedsaf.types import ServerContext
+from tests.federation.harness import TINY, make_job, run_job, tensors
+from tests.methods.steps import array, config_of, method_of, stand_in, step
 
 LABELS = [0, 0, 1, 3, 3, 3]
 WORDS = (*TINY, "method=alignfed")

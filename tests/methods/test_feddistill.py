@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from tests.methods.numeric import softmax
-from tests.methods.tiny import LR, Feed, make_client, method_of, train
 
 from fedsaf.exchange.class_logits import ClassLogits, LogitCarrier
 from fedsaf.objective.distillation import LogitDistillation
 from fedsaf.types import ServerContext, Upload
+from tests.methods.numeric import softmax
+from tests.methods.tiny import LR, Feed, make_client, method_of, train
 
 W = np.array([0.3, -0.2])
 X, Y = np.array([[1.0, 2.0], [0.5, -1.5], [-1.0, 0.5]]), np.array([1, 0, 1])

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from tests.methods.numeric import array, cross_entropy, slopes
-from tests.methods.tiny import LR, Feed, make_client, method_of, train
 from torch import nn
 
 from fedsaf.exchange.generator_trainer import GeneratorTrainer, HeadAndGenerator, part
 from fedsaf.models.generator import GeneratorShape
 from fedsaf.seeding import torch_generator
 from fedsaf.types import ServerContext, Upload
+from tests.methods.numeric import array, cross_entropy, slopes
+from tests.methods.tiny import LR, Feed, make_client, method_of, train
 
 SHAPE = GeneratorShape(noise_dim=2, hidden=3, noise="uniform")
 COUNTS = torch.tensor([[3, 0, 1], [1, 0, 0]])
@@ -42,7 +42,7 @@ def generator_of(server):
 
 
 def test_one_step_by_differences():
-    """Adam's first step is lr g / (|g| + 1e-8). The loss: sum of logits by samples, batch statistics of B - 0 values."""
+    """Adam's first step is lr g / (|g| + 1e-8). The loss: logits summed by samples, on batch statistics."""
     server = trainer()
     start = generator_of(server)
     stream = torch_generator(5, "generator/train", 0)
@@ -134,7 +134,8 @@ def client_step(generator, counts, *words, epochs=1):
             HeadAndGenerator.apply(carrier, client, message),
             client.received.update(generator=generator),
         )
-    sent = {"label_counts": {"pooled": torch.tensor(counts)}, "generator": {f"head.{n}": torch.tensor(v) for n, v in HEAD.items()}}  # fmt: skip
+    head = {f"head.{name}": torch.tensor(value) for name, value in HEAD.items()}
+    sent = {"label_counts": {"pooled": torch.tensor(counts)}, "generator": head}
     return client, train(method, client, Feed(X, Y), sent, epochs)
 
 

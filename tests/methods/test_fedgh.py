@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.methods.numeric import array, softmax
-from tests.methods.tiny import Feed, make_client, method_of, train
 from torch import nn
 
 from fedsaf.exchange.head_trainer import HeadTrainer, linear_head
 from fedsaf.seeding import torch_generator
 from fedsaf.types import ServerContext, Upload
+from tests.methods.numeric import array, softmax
+from tests.methods.tiny import Feed, make_client, method_of, train
 
 START = {"weight": np.array([[0.2, -0.1], [0.4, 0.3], [-0.5, 0.6]]), "bias": np.array([0.0, 0.1, -0.2])}
 PAIRS = [(0, [1.0, 2.0]), (2, [-1.0, 0.5]), (0, [0.5, -0.5]), (1, [2.0, 1.0]), (1, [0.0, 3.0])]

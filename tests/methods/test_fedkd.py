@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.methods.numeric import array, cross_entropy, slopes, softmax
-from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 from torch import nn
 
 from fedsaf.exchange.codecs import KernelwiseLowRank, LowRank, decode, encode, energy_rank
 from fedsaf.exchange.compressed import CompressedMean, Compression
 from fedsaf.types import ServerContext, Upload
+from tests.methods.numeric import array, cross_entropy, slopes, softmax
+from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
 W, A, M = np.array([0.3, -0.2]), np.array([-0.5, 0.4]), np.array([[0.6, -0.3], [0.2, 0.9]])
 X, Y = np.array([[1.0, 2.0], [0.5, -1.5]]), np.array([1, 0])

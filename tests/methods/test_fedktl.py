@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.federation.harness import TINY, make_job, origin, run_job, tensors
-from tests.methods.steps import array, draw, method_of, stand_in, step
 from torch import nn
 
 from fedsaf.exchange.generated import GeneratedPairs
 from fedsaf.objective.angular import angular_margin_loss
 from fedsaf.results.recorder import Recorder
 from fedsaf.types import ServerContext
+from tests.federation.harness import TINY, make_job, origin, run_job, tensors
+from tests.methods.steps import array, draw, method_of, stand_in, step
 
 LABELS = [0, 0, 1, 3, 3, 3]
 WORDS = (*TINY, "method=fedktl", "prototype.training.epochs=2", "prototype.generator.latent_dim=6")

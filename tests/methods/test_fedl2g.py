@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.methods.numeric import array, cross_entropy, slopes, softmax
-from tests.methods.tiny import LR, Feed, make_client, method_of, train
 from torch import nn
 
 from fedsaf.exchange.guidance import GuidanceTrainer, QuizSet, gather
 from fedsaf.models.split import SplitModel
 from fedsaf.types import ServerContext, Upload
+from tests.methods.numeric import array, cross_entropy, slopes, softmax
+from tests.methods.tiny import LR, Feed, make_client, method_of, train
 
 V = np.array([[0.5, -0.4], [0.1, 0.8]])
 STUDY = np.array([[1.0, 2.0], [0.5, -1.5], [-0.3, 0.7]]), np.array([1, 0, 1])
@@ -119,8 +119,10 @@ def test_quiz_is_the_first_samples_and_at_most_half(n, quiz):
     assert client.scratch == {"quiz_size": quiz, "train_size": n - quiz}
 
 
-@pytest.mark.parametrize(("round", "rounds", "trains"), [(49, 300, False), (50, 300, True), (3, 16, False), (4, 16, True),
-                                                          (0, 3, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("round", "rounds", "trains"),
+    [(49, 300, False), (50, 300, True), (3, 16, False), (4, 16, True), (0, 3, True)],
+)
 def test_warm_up_trains_nothing_and_never_takes_more_than_a_quarter(round, rounds, trains):
     client = Client(round)
     client.rounds = rounds

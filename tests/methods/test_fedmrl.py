@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from tests.methods.numeric import array, cross_entropy, slopes
-from tests.methods.tiny import LR, Feed, make_client, method_of, train
 from torch import nn
 
 from fedsaf.models.fused import Projector
 from fedsaf.models.split import SplitModel
+from tests.methods.numeric import array, cross_entropy, slopes
+from tests.methods.tiny import LR, Feed, make_client, method_of, train
 
 X, Y = np.array([[1.0, 2.0], [0.5, -1.5]]), np.array([1, 0])
 VALUES = {

@@ -3,12 +3,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tests.federation.harness import TINY, make_job, run_job, tensors
-from tests.methods.steps import array, draw, method_of, stand_in, step
 
 from fedsaf.exchange.anchors import AnchorMargin
 from fedsaf.results.recorder import Recorder
 from fedsaf.types import ServerContext
+from tests.federation.harness import TINY, make_job, run_job, tensors
+from tests.methods.steps import array, draw, method_of, stand_in, step
 
 LABELS = [0, 0, 1, 3, 3, 3]
 WORDS = (*TINY, "method=fedsa")

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from tests.federation.harness import TINY, make_job, run_job
-from tests.methods.steps import array, config_of, method_of, stand_in, step
 
 from fedsaf.exchange.carriers import PrototypeCarrier
 from fedsaf.results.recorder import Recorder
 from fedsaf.types import ServerContext, Upload
+from tests.federation.harness import TINY, make_job, run_job
+from tests.methods.steps import array, config_of, method_of, stand_in, step
 
 LABELS = [0, 0, 1, 3, 3, 3]
 WORDS = (*TINY, "method=fedtgp", "feature_dim=3", "optimizer.lr=0.1")

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 from omegaconf.errors import InterpolationKeyError
-from tests.federation.harness import TINY, make_job, origin, run_job
-from tests.methods.steps import array, config_of, method_of, stand_in, step
 
 from fedsaf.results.recorder import Recorder
 from fedsaf.types import ServerContext
+from tests.federation.harness import TINY, make_job, origin, run_job
+from tests.methods.steps import array, config_of, method_of, stand_in, step
 
 LABELS = [0, 0, 1, 3, 3, 3]
 WORDS = (*TINY, "method=fedtsp")

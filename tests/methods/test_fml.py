@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from tests.methods.numeric import softmax
-from tests.methods.tiny import LR, Diagonal, Feed, context, make_client, method_of, train
 
 from fedsaf.models.auxiliary import Auxiliary
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.groups import ModelGroup
 from fedsaf.objective.mutual import Distillation, divergence
 from fedsaf.types import Upload
+from tests.methods.numeric import softmax
+from tests.methods.tiny import LR, Diagonal, Feed, context, make_client, method_of, train
 
 W, A = np.array([0.3, -0.2]), np.array([-0.5, 0.4])
 X, Y = np.array([[1.0, 2.0], [0.5, -1.5]]), np.array([1, 0])

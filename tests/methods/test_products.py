@@ -5,9 +5,9 @@ import math
 
 import pytest
 from hydra.utils import instantiate
-from tests.federation.harness import CONF, TINY, fresh, make_job, origin, run_job
 
 from fedsaf.results.recorder import Recorder
+from tests.federation.harness import CONF, TINY, fresh, make_job, origin, run_job
 
 SMALL = (*TINY, "method=prototype", "num_clients=2", "rounds=2", "dataset.num_samples=64", "dataset.image_size=16")
 SMALL += ("model_group.architectures=[simple_cnn]", "batch_size=16", "checkpoint_overhead=1e-9", "diagnostics_every=0")

@@ -11,7 +11,6 @@ from functools import cache
 
 import pytest
 import torch
-from tests.methods.tiny import method_of
 from torch import nn
 
 from fedsaf.data.datasets import ImageDataset
@@ -21,6 +20,7 @@ from fedsaf.exchange.scopes import read_scope
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.groups import ModelGroup
 from fedsaf.types import ServerContext, Upload
+from tests.methods.tiny import method_of
 
 N, C, d = 20, 100, 512
 HEAD, CNN4, GENERATOR = 51_300, 924_708, 331_776
