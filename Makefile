@@ -24,7 +24,7 @@ train: $(READY) ## the main job: RCSA on Dirichlet-0.5 digits; more words in ARG
 	$(RUN) src/train.py alignment=rcsa partition=dirichlet_0.5 -m $(ARGS)
 
 compare: $(READY) ## five alignments x three seeds, closed by one table
-	$(RUN) src/train.py -m alignment=none,mse,cosine,gcsa,rcsa seed=0,1,2 $(ARGS)
+	$(RUN) src/train.py -m experiment=alignments $(ARGS)
 
 test: $(READY) ## the tests, in minutes; one file or expression in ARGS="..."
 	$(TEST_ENV) $(RUN) -m pytest -m "not slow and not gpu" $(ARGS)

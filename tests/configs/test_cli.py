@@ -101,7 +101,7 @@ def test_touched_groups():
 def test_answers_come_without_heavy_imports(words):
     """Three seconds are enough on a busy machine too, because torch, datasets and wandb are never imported."""
     code = (
-        "import runpy, sys; sys.argv = ['src/train.py', *sys.argv[1:]]\n"
+        "import runpy, sys; sys.path.insert(0, 'src'); sys.argv = ['src/train.py', *sys.argv[1:]]\n"
         "try: runpy.run_path('src/train.py', run_name='__main__')\n"
         "except SystemExit: pass\n"
         "heavy = {'torch', 'lightning', 'timm', 'datasets', 'wandb', 'sklearn', 'matplotlib'} & set(sys.modules)\n"

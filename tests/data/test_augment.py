@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from tests.federation.harness import TINY, make_job
 from torchvision.transforms.functional import rotate
 
 from fedsaf.data.augment import Augment, _rotated
 from fedsaf.seeding import seeded
+from tests.federation.harness import TINY, make_job
 
 OFF = Augment(padding=0, padding_mode="zero", flip=False, degrees=0)
 IMAGES = torch.randint(1, 256, (64, 3, 7, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

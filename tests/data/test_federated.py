@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 from rich.console import Console
-from tests.data.recipe import make
 
 from fedsaf.data.federated import federate
 from fedsaf.data.partition import IID, Dirichlet, Pathological
 from fedsaf.data.record import PartitionRecord
 from fedsaf.data.report import partition_picture, partition_table
 from fedsaf.data.sources import Synthetic
+from tests.data.recipe import make
 
 ROOT = Path(__file__).parents[2]
 

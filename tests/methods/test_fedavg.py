@@ -3,13 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.federation.harness import TINY, make_job, run_job, tensors
-from tests.methods.tiny import context
 
 from fedsaf.data.batches import Normalise, batch_bounds
 from fedsaf.exchange.parameters import ParameterMean, travelling
 from fedsaf.seeding import torch_generator
 from fedsaf.types import Upload
+from tests.federation.harness import TINY, make_job, run_job, tensors
+from tests.methods.tiny import context
 
 
 def hand_written_training(job, rounds, batch_size, lr):

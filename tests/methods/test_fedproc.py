@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 from lightning.fabric import Fabric
-from tests.federation.harness import TINY, compare, lopsided, make_job, run, tensors
-from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
 
 from fedsaf.exchange.parameters import travelling
 from fedsaf.federation.interrupt import StopRequest
@@ -14,6 +12,8 @@ from fedsaf.objective.crossfade import CrossFade
 from fedsaf.prototypes.initial import StartedMean
 from fedsaf.results.recorder import Recorder
 from fedsaf.types import Upload
+from tests.federation.harness import TINY, compare, lopsided, make_job, run, tensors
+from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
 
 WORDS = [*TINY, "method=fedproc", "optimizer.lr=0.05"]
 X, LABEL, START = np.array([1.0, 2.0]), 1, np.array([0.3, -0.2])

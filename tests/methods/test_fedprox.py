@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from tests.federation.harness import TINY, compare, differences, run
-from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
 from fedsaf.models.frozen import Frozen
 from fedsaf.objective.proximal import Proximal
+from tests.federation.harness import TINY, compare, differences, run
+from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
 MU = "method.objective.terms.proximal.weight"
 

@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+
+from fedsaf.federation.checkpoint import Checkpoint
+from fedsaf.federation.launch import launch
+from fedsaf.federation.sampling import cohort
 from tests.federation.harness import (
     CONF,
     TINY,
@@ -26,10 +30,6 @@ from tests.federation.harness import (
     run_job,
     tensors,
 )
-
-from fedsaf.federation.checkpoint import Checkpoint
-from fedsaf.federation.launch import launch
-from fedsaf.federation.sampling import cohort
 
 METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
 SEED = 2

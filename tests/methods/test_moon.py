@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 from lightning.fabric import Fabric
-from tests.federation.harness import TINY, differences, make_job, run, tensors
-from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
 from fedsaf.exchange.snapshots import PreviousModel
 from fedsaf.federation.interrupt import StopRequest
@@ -15,6 +13,8 @@ from fedsaf.federation.job import rank_loop
 from fedsaf.federation.ranks import ClientError
 from fedsaf.models.frozen import Frozen
 from fedsaf.objective.model_contrast import ModelContrast, model_contrast
+from tests.federation.harness import TINY, differences, make_job, run, tensors
+from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
 MU, TAU = 2.0, 0.5
 SETTINGS = f"method.objective.terms.model_contrast.weight={MU}"

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 from lightning.fabric import Fabric
-from tests.federation.harness import TINY, make_job, run, tensors
-from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
 
 from fedsaf.exchange.controls import ControlMean, ServerStep
 from fedsaf.federation.interrupt import StopRequest
@@ -13,6 +11,8 @@ from fedsaf.federation.job import rank_loop
 from fedsaf.federation.ranks import ClientError
 from fedsaf.federation.server import Server
 from fedsaf.results.recorder import Recorder
+from tests.federation.harness import TINY, make_job, run, tensors
+from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
 
 START = [0.3, -0.2]
 FEEDS = [([[1.0, 2.0]], 1), ([[2.0, -1.0]], 0)]

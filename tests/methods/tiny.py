@@ -7,13 +7,13 @@ from functools import partial
 import torch
 from hydra.utils import instantiate
 from lightning.fabric import Fabric
-from tests.federation.harness import origin
 from torch import nn
 
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.local import LocalPlan, LocalWork
 from fedsaf.federation.method import Method
 from fedsaf.types import ClientResult, ServerContext
+from tests.federation.harness import origin
 
 LR = 0.5
 

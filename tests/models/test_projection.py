@@ -4,12 +4,12 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from tests.federation.harness import CONF
 from torch import nn
 
 from fedsaf.models.frozen import Frozen
 from fedsaf.models.projection import build_feature_map
 from fedsaf.models.split import SplitModel
+from tests.federation.harness import CONF
 
 
 def moon_group(name):

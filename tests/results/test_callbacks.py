@@ -38,6 +38,7 @@ CONFIG = """
 defaults: [_self_, {alignment: rcsa}]
 seed: 0
 weight: 1
+stop_on_failure: false
 hydra:
   run: {dir: out}
   sweep: {dir: sweep, subdir: "${hydra.job.num}"}
