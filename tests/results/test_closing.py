@@ -3,7 +3,17 @@ import math
 import pytest
 from omegaconf import OmegaConf
 
-from fedsaf.results.closing import ABSENT, cells, closing_table, failures, read_run, run_table, wide_console
+from fedsaf.results.closing import (
+    ABSENT,
+    Run,
+    cells,
+    closing_table,
+    failures,
+    read_run,
+    run_table,
+    settings_of,
+    wide_console,
+)
 from fedsaf.results.recorder import Recorder
 
 
@@ -145,3 +155,13 @@ def test_table_of_a_single_run(tmp_path, make_record):
     assert "after 2 rounds" in text
     assert "uploaded 0.00 MiB" in text
     assert "client 4.0, server 1.0, evaluation 0.5, data 2.0, total 8.0" in " ".join(text.split())
+
+
+def test_a_choice_that_the_method_does_not_read_names_no_cell():
+    def run(method, reads):
+        choices = {"method": method, "alignment": "rcsa", "prototype": "mean", "partition": "iid"}
+        return Run({"choices": choices, "overrides": [], "method": {"reads": reads}}, "finished", None, "")
+
+    settings = settings_of([run("fedavg", []), run("prototype", ["alignment", "prototype"])])
+    assert [s["alignment"] for s in settings] == ["-", "rcsa"]
+    assert [s["prototype"] for s in settings] == ["-", "mean"]

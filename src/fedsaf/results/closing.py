@@ -23,6 +23,8 @@ SEED = "seed"
 NOT_A_SETTING = (SEED, "force", "hydra", "logger")
 """Overrides and choices, with all below them, that name no cell: they cannot change what a cell is about."""
 ABSENT = "-"
+READ_BY_METHOD = ("alignment", "prototype")
+"""Groups that a method may not read, or fixes itself; their choice then says nothing about the run."""
 MIB = 2**20
 
 
@@ -180,7 +182,13 @@ def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) ->
 
 
 def _settings(run: Run, swept: Iterable[str]) -> dict[str, str]:
-    choices = {key: value for key, value in run.config.get("choices", {}).items() if _names_cell(key)}
+    reads = _select(run.config, "method.reads")
+    unread = () if reads is None else set(READ_BY_METHOD) - set(reads)
+    choices = {
+        key: None if key in unread else value
+        for key, value in run.config.get("choices", {}).items()
+        if _names_cell(key)
+    }
     numbers = {key: value for key, value in run.config.items() if isinstance(value, int | float) and _names_cell(key)}
     values = {key: _select(run.config, key) for key in sorted(swept)}
     return {key: _text(value) for key, value in {**choices, **numbers, **values}.items()}
