@@ -27,10 +27,10 @@ compare: $(READY) ## five alignments x three seeds, closed by one table
 	$(RUN) src/train.py -m experiment=alignments $(ARGS)
 
 test: $(READY) ## the tests, in minutes; one file or expression in ARGS="..."
-	$(TEST_ENV) $(RUN) -m pytest -m "not slow and not gpu" $(ARGS)
+	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile -m "not slow and not gpu" $(ARGS)
 
 test-full: $(READY) ## the tests and what takes longer
-	$(TEST_ENV) $(RUN) -m pytest $(ARGS)
+	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(READY) ## ruff: rules and format
 	$(RUN) -m ruff check .

@@ -70,7 +70,9 @@ def test_links_and_targets_of_the_documents_exist():
         for link in re.findall(r"\]\(([^)#]+)\)", text):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
         for target in re.findall(r"`make ([a-z-]+)", text):
-            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), f"{path.name}: make {target}"
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), (
+                f"{path.name}: make {target}"
+            )
 
 
 def test_every_method_is_in_the_overview():

@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedsaf.config import ConfigError, check, flatten
+from fedsaf.config import ConfigError, check, check_choices, flatten
 
 MAX_COMPOSITIONS = 48
 """How many values of a sweep are tried beforehand; the others are checked when their job starts."""
@@ -114,7 +114,7 @@ def _check_choice(override: Override, choices: Sequence[str], folder: Path) -> N
 def _check_keys(overrides: Sequence[Override], groups: dict[str, list[str]], config_name: str) -> None:
     """Refuse keys that no configuration has. Keys of a group are looked up in the first choice of each sweep."""
     choices = [_first(o) for o in overrides if o.key_or_group in groups]
-    config = _compose(config_name, choices)
+    config = _compose(config_name, choices, resolve=False)
     known = {key for key, _ in flatten(config)}
     nodes = {key.rsplit(".", depth)[0] for key in known for depth in range(1, key.count(".") + 1)}
     for override in overrides:
@@ -150,15 +150,16 @@ def _variants(overrides: Sequence[Override]) -> list[list[str]]:
     return variants[:MAX_COMPOSITIONS]
 
 
-def _compose(config_name: str, words: Sequence[str]) -> dict[str, Any]:
+def _compose(config_name: str, words: Sequence[str], resolve: bool = True) -> dict[str, Any]:
     try:
         config = compose(config_name, overrides=list(words))
-        return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+        return OmegaConf.to_container(config, resolve=resolve)  # type: ignore[return-value]
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error)) from error
 
 
 def _check_variant(words: Sequence[str], config_name: str, groups: Iterable[str]) -> None:
-    config = _compose(config_name, words)
-    if len(config) > 0:
-        check(config, chosen_groups(words, groups))
+    chosen = chosen_groups(words, groups)
+    # First, since a method that is given another part than its own may have nothing to interpolate from.
+    check_choices(_compose(config_name, words, resolve=False)["method"], chosen)
+    check(_compose(config_name, words), chosen)

@@ -67,13 +67,31 @@ def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
             _expect(_is_number(value) and value >= 0, f"alignment.{key}", value, "a finite number >= 0")
     lr = config["optimizer"]["lr"]
     _expect(_is_number(lr) and lr > 0, "optimizer.lr", lr, "a number > 0")
-    _check_choices_are_read(config, chosen)
+    check_choices(config["method"], chosen)
 
 
-def _check_choices_are_read(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
-    method = config["method"]
+def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
+    """Refuse choices that the method would not read, so that no run carries a label it does not deserve.
+
+    Args:
+        method: the method's node: ``reads`` (groups free to choose), ``fixes`` (groups it chooses itself, whose values
+            may still be set), ``name``.
+        chosen: groups the user touched, with the choice or with the word that set a value.
+
+    Raises:
+        ConfigError: naming group, choice and method.
+    """
     for group in ("alignment", "prototype"):
-        if group in chosen and group not in method["reads"]:
+        word = chosen.get(group)
+        if word is None:
+            continue
+        if group in method["fixes"]:
+            if "=" not in word:
+                raise ConfigError(
+                    f"{group}={word} was chosen, but method={method['name']} does not read it: its own {group} is what "
+                    f"makes this method; values can be set ({group}.KEY=...), another {group} needs method=prototype"
+                )
+        elif group not in method["reads"]:
             reads = ", ".join(method["reads"]) or "neither alignment nor prototype"
             raise ConfigError(
                 f"{group}={chosen[group]} was chosen, but method={method['name']} does not read it (it reads {reads}); "

@@ -154,7 +154,12 @@ def test_table_prints_what_the_record_holds():
     assert cells[2][:-1] == [str(len(a)) for a in record.test]
     assert (cells[1][-1], cells[2][-1]) == (str(record.train_counts.sum()), str(record.test_counts.sum()))
     top = int(np.argmax(record.train_counts[0] + record.test_counts[0]))
-    assert cells[6][0].startswith(f"{top} {record.train_counts[0, top]}|{record.test_counts[0, top]}")
+    seen = [
+        f"{(own > 0).sum()}|{(test > 0).sum()}"
+        for own, test in zip(record.train_counts, record.test_counts, strict=True)
+    ]
+    assert cells[3][:-1] == seen
+    assert cells[5][0].startswith(f"{top} {record.train_counts[0, top]}|{record.test_counts[0, top]}")
 
 
 @pytest.mark.parametrize(("num_clients", "classes"), [(1, 1), (20, 10), (200, 200)])

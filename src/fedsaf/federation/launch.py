@@ -7,6 +7,7 @@ Fabric, so no gradient is ever averaged between them.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -24,6 +25,9 @@ from torch.multiprocessing import ProcessExitedException
 
 from fedsaf.federation.interrupt import Interrupted, StopRequest
 from fedsaf.federation.ranks import ClientError
+
+# Here, so that a spawned rank, too, is quiet before it joins the others.
+logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
 
 Job = TypeVar("Job")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")

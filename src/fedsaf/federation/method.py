@@ -33,6 +33,7 @@ class Method:
     Attributes:
         name: as it appears in records and tables.
         reads: configuration groups whose choice this method uses; any other choice on the command line is refused.
+        fixes: groups that it uses with a choice of its own, whose values alone may be set.
         requires: what the model group must be like: ``one_architecture`` (whole models are averaged), ``one_head``
             (heads are averaged); empty if any group will do.
         objective: what a client minimises.
@@ -47,6 +48,7 @@ class Method:
 
     name: str
     reads: Sequence[str]
+    fixes: Sequence[str]
     requires: Sequence[str]
     objective: Objective
     companions: Mapping[str, Companion]
