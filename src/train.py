@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+
+# Threads that wait must sleep, not spin: on cores that something else uses, spinning made a round 20 times slower. Read
+# when torch is loaded, and by spawned ranks.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import hydra
 from dotenv import load_dotenv
