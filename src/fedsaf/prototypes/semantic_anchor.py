@@ -120,7 +120,7 @@ class SemanticAnchors:
         return {"num_prototypes": float(len(self._anchors)), "margin": mean_of_min(self._anchors), **metrics}
 
     def _train(self, means: Tensor, labels: Tensor, margin: float, round: int) -> float:
-        loss = self.training.run(
+        _, loss = self.training.run(
             self._project,
             [self._inputs, *self._projection.parameters()],
             means,

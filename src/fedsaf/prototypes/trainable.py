@@ -77,7 +77,7 @@ class PairTraining:
         labels: Tensor,
         margin: float,
         order: torch.Generator,
-    ) -> float:
+    ) -> tuple[float, float]:
         """Train.
 
         Args:
@@ -89,12 +89,13 @@ class PairTraining:
             order: draws the order of the pairs.
 
         Returns:
-            Mean loss per pair over the last epoch.
+            Mean loss per pair over the first epoch and over the last.
 
         Raises:
             FloatingPointError: the training diverges.
         """
         optimizer = torch.optim.SGD(parameters, lr=self.lr)
+        losses = []
         for _ in range(self.epochs):
             total = 0.0
             for batch in torch.randperm(len(labels), generator=order).split(self.batch_size):
@@ -103,9 +104,10 @@ class PairTraining:
                 loss.backward()
                 optimizer.step()
                 total += loss.item() * len(batch)
-        if not math.isfinite(total):
-            raise FloatingPointError(f"the training of prototypes diverged: loss {total}")
-        return total / len(labels)
+            losses.append(total / len(labels))
+        if not math.isfinite(losses[-1]):
+            raise FloatingPointError(f"the training of prototypes diverged: loss {losses[-1]}")
+        return losses[0], losses[-1]
 
 
 class Trainable:
@@ -189,7 +191,8 @@ class Trainable:
             round: keys the order of pairs.
 
         Returns:
-            ``num_prototypes``; with pairs also ``margin`` and ``loss``, the mean loss per pair over the last epoch.
+            ``num_prototypes``; with pairs also ``margin``, and ``loss_before`` and ``loss``, the mean loss per pair
+            over the first and over the last epoch of this round. From round to round the loss moves with the margin.
 
         Raises:
             ValueError: malformed message.
@@ -201,17 +204,15 @@ class Trainable:
             means = torch.cat([message["means"] for message in messages])
             labels = torch.cat([message["labels"] for message in messages])
             margin = self._margin_of(means, labels)
-            metrics = {
-                "margin": margin,
-                "loss": self.training.run(
-                    lambda: self._network(self._embeddings),
-                    [self._embeddings, *self._network.parameters()],
-                    means,
-                    labels,
-                    margin,
-                    torch_generator(self._seed, "prototypes/trainable/shuffle", round),
-                ),
-            }
+            before, after = self.training.run(
+                lambda: self._network(self._embeddings),
+                [self._embeddings, *self._network.parameters()],
+                means,
+                labels,
+                margin,
+                torch_generator(self._seed, "prototypes/trainable/shuffle", round),
+            )
+            metrics = {"margin": margin, "loss_before": before, "loss": after}
             self._seen[labels] = True
             self._mask.fill_(True)
         return {"num_prototypes": float(self._mask.sum()), **metrics}
