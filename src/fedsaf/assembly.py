@@ -76,7 +76,7 @@ def assemble(origin: Origin) -> Job:
     parts["method"].check(group)
     parts["augment"].check(data.dataset.image_size)
     group.check(config["batch_size"], data.dataset.image_size, data.dataset.channels)
-    return Job(
+    job = Job(
         data=data,
         augment=parts["augment"],
         group=group,
@@ -98,6 +98,8 @@ def assemble(origin: Origin) -> Job:
             progress=partial(make_progress, 0) if config["progress"] else NullProgress,
         ),
     )
+    job.check()
+    return job
 
 
 def _instantiate(config: Mapping[str, Any], name: str) -> Any:

@@ -45,6 +45,10 @@ def check_command_line(arguments: Sequence[str], folder: Path, config_name: str)
     for override in own:
         if override.key_or_group in groups:
             _check_choice(override, groups[override.key_or_group], folder)
+        if override.key_or_group == "experiment" and not {"-m", "--multirun"} & set(arguments):
+            for value in _values(override):
+                if _brings_a_sweep(folder, value):
+                    raise ConfigError(f"experiment={value} is a sweep, which Hydra ignores without -m; add -m")
     with initialize_config_dir(str(folder.resolve()), version_base="1.3"):
         _check_keys(own, groups, config_name)
         for variant in _variants(own):
@@ -72,7 +76,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"choose one of {', '.join(known)}" if len(known) <= 24 else "see python src/train.py --help"
+    return f"choose one of {', '.join(known)}" if len(known) <= 40 else "see python src/train.py --help"
 
 
 def _values(override: Override) -> list[Any]:
@@ -103,12 +107,16 @@ def _check_choice(override: Override, choices: Sequence[str], folder: Path) -> N
         if value not in choices:
             raise ConfigError(f"{group}={value} is unknown; {nearest(value, choices)}")
     if group == "experiment" and len(values) > 1:
-        sweeping = [value for value in values if "sweeper:" in (folder / group / f"{value}.yaml").read_text()]
+        sweeping = [value for value in values if _brings_a_sweep(folder, value)]
         if sweeping:
             raise ConfigError(
                 f"experiment={','.join(values)}: {sweeping[0]} brings its own sweep, which Hydra would ignore here; "
                 "run the experiments one after another"
             )
+
+
+def _brings_a_sweep(folder: Path, experiment: str) -> bool:
+    return "sweeper:" in (folder / "experiment" / f"{experiment}.yaml").read_text()
 
 
 def _check_keys(overrides: Sequence[Override], groups: dict[str, list[str]], config_name: str) -> None:
@@ -162,4 +170,10 @@ def _check_variant(words: Sequence[str], config_name: str, groups: Iterable[str]
     chosen = chosen_groups(words, groups)
     # First, since a method that is given another part than its own may have nothing to interpolate from.
     check_choices(_compose(config_name, words, resolve=False)["method"], chosen)
-    check(_compose(config_name, words), chosen)
+    config = _compose(config_name, words)
+    check(config, chosen)
+    root = Path(config["results_root"])
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"results_root={root} cannot be a folder: {error.strerror}") from error

@@ -62,8 +62,7 @@ def _run(config: DictConfig) -> dict[str, str]:
         log.info("seed=null: drew seed=%d", plain["seed"])
     folder = Path(plain["results_root"]) / run_name(plain, choices)
     with _lock(folder) if writes() else nullcontext():
-        status = read_json(folder / STATUS) or {"state": "missing"}
-        if status["state"] == "finished" and not plain["force"]:
+        if _is_finished(folder, config_hash(plain)) and not plain["force"]:
             log.info("%s is finished already; force=true runs it anew", folder)
             if writes():
                 _show(folder)
@@ -71,6 +70,26 @@ def _run(config: DictConfig) -> dict[str, str]:
         from fedsaf.assembly import Origin
 
         return _execute(Origin(plain, choices, words, config_hash(plain), folder))
+
+
+def _is_finished(folder: Path, expected: str) -> bool:
+    """Return whether the folder holds the result of this configuration; a damaged status or summary is no result.
+
+    Raises:
+        ConfigError: if it holds the result of another configuration.
+    """
+    try:
+        status, summary = read_json(folder / STATUS) or {}, read_json(folder / SUMMARY)
+    except ValueError:
+        return False
+    if status.get("state") != "finished" or summary is None:
+        return False
+    if summary.get("config_hash") != expected:
+        raise ConfigError(
+            f"{folder} holds the result of another configuration ({summary.get('config_hash')}, expected {expected}); "
+            "give this run another results_root, or force=true to replace it"
+        )
+    return True
 
 
 def _execute(origin: Origin) -> dict[str, str]:
@@ -109,6 +128,10 @@ def _usable_checkpoint(job: Job) -> int | None:
         raise ConfigError(str(error)) from error
     if restored is None:
         return None
+    try:
+        Recorder(job.outputs.folder).check(restored.round)
+    except ValueError as error:
+        raise ConfigError(f"{error} force=true starts the run anew") from error
     for problem in restored.problems:
         log.warning("the newest checkpoint is passed over (%s); the one before it is used", problem)
     return restored.round

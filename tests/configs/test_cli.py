@@ -81,6 +81,8 @@ def test_right_words_pass(words):
         (["-m", "method=prototype,local", "alignment=gcsa,mse"], "does not read it"),
         (["rounds=[1,2"], "rounds"),
         (["experiment=null"], "leave experiment out"),
+        (["experiment=alignments"], "add -m"),
+        (["results_root=/proc/nowhere"], "results_root=/proc/nowhere"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -55,13 +55,17 @@ def test_two_generations_are_kept_and_no_more(checkpoint):
 
 
 @pytest.mark.parametrize("name", ["server_round_000002.pt", "client_00001_round_000002.pt"])
-@pytest.mark.parametrize("damage", ["cut short", "missing"])
+@pytest.mark.parametrize("damage", ["cut short", "missing", "other bytes"])
 def test_a_damaged_generation_is_passed_over_and_the_reason_given(checkpoint, name, damage):
     write(checkpoint, 1)
     write(checkpoint, 2)
     path = checkpoint.folder / name
     if damage == "missing":
         path.unlink()
+    elif damage == "other bytes":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 255
+        path.write_bytes(content)
     else:
         os.truncate(path, path.stat().st_size - 1)
     restored = checkpoint.load(IDENTITY)

@@ -44,6 +44,8 @@ class Diagonal(nn.Module):
 class Feed:
     """The same batch again and again: every local epoch is one step on (x, y)."""
 
+    has_batches = True
+
     def __init__(self, x, y, steps_per_epoch=1):
         self.batch = torch.tensor(x), torch.tensor(y)
         self.steps_per_epoch = steps_per_epoch

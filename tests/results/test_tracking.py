@@ -325,8 +325,9 @@ def test_disabled_and_other_ranks_write_nothing(tmp_path, make_record, mode, ran
 
 
 def test_arguments_are_checked():
-    with pytest.raises(ValueError, match="mode: got 'dryrun', expected one of auto, online, offline, disabled"):
-        make_tracker("dryrun")
+    with pytest.raises(ValueError, match="'sometimes'; choose one of auto, online, offline, disabled"):
+        make_tracker("sometimes")
+    assert (make_tracker("").mode, make_tracker("dryrun").mode) == ("auto", "offline")
     with pytest.raises(ValueError, match="init_timeout: got 0, expected a positive"):
         WandbTracker("p", None, "auto", init_timeout=0, finish_timeout=1, client_table_every=0)
 

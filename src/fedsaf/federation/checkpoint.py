@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ import torch
 from torch import Tensor
 
 MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
+FORMAT = 2
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint cannot be used: cut short, or made under another configuration."""
 
 
-UNREADABLE = (CheckpointError, OSError, ValueError, KeyError, TypeError, RuntimeError)
+UNREADABLE = (CheckpointError, OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
 """What reading a damaged generation may raise."""
 
 
@@ -83,7 +86,7 @@ class Checkpoint:
             began: ``time.monotonic()`` when writing of this checkpoint began.
         """
         entry = self._write(f"server_round_{round:06d}.pt", server)
-        manifest = {"format": 1, "round": round, "server": entry, **values}
+        manifest = {"format": FORMAT, "round": round, "server": entry, **values}
         path = self.folder / MANIFEST
         if self._is_complete(path):  # one that was passed over on resume must not push out the one that was used
             os.replace(path, self.folder / PREVIOUS)
@@ -114,8 +117,8 @@ class Checkpoint:
                 continue
             try:
                 manifest = json.loads(path.read_text())
-                self._check_files(manifest)
-                server = self.read(manifest["server"])
+                self._check_files(manifest, contents=True)
+                server, _ = self.read(manifest["server"]), int(manifest["round"])
             except UNREADABLE as error:
                 problems.append(f"{name}: {error}")
                 continue
@@ -138,32 +141,50 @@ class Checkpoint:
 
     def _is_complete(self, path: Path) -> bool:
         try:
-            self._check_files(json.loads(path.read_text()))
+            self._check_files(json.loads(path.read_text()), contents=False)
         except UNREADABLE:
             return False
         return True
 
-    def _check_files(self, manifest: Mapping[str, Any]) -> None:
+    def _check_files(self, manifest: Mapping[str, Any], contents: bool) -> None:
+        """Raise unless every file is there at its size and, if asked, with its checksum."""
+        if manifest["format"] != FORMAT:
+            raise CheckpointError(f"format {manifest['format']}, expected {FORMAT}")
         for entry in (manifest["server"], *manifest["clients"].values()):
             path = self.folder / entry["file"]
             size = path.stat().st_size if path.exists() else None
             if size != entry["bytes"]:
                 raise CheckpointError(f"{entry['file']} has {size} bytes, expected {entry['bytes']}")
+            if contents and _checksum(path) != entry["crc32"]:
+                raise CheckpointError(f"{entry['file']} does not have the bytes that were written")
 
     def _write(self, name: str, state: Mapping[str, Tensor]) -> dict[str, Any]:
         self.folder.mkdir(parents=True, exist_ok=True)
         temporary, path = self.folder / f"{name}.partial", self.folder / name
         torch.save(dict(state), temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        entry = {"file": name, "bytes": temporary.stat().st_size, "crc32": _checksum(temporary)}
         os.replace(temporary, path)
-        return {"file": name, "bytes": path.stat().st_size}
+        return entry
 
     def _drop_unnamed(self) -> None:
         named = set()
         for name in (MANIFEST, PREVIOUS):
             path = self.folder / name
             if path.exists():
-                manifest = json.loads(path.read_text())
-                named |= {entry["file"] for entry in (manifest["server"], *manifest["clients"].values())}
+                with suppress(*UNREADABLE):
+                    manifest = json.loads(path.read_text())
+                    named |= {entry["file"] for entry in (manifest["server"], *manifest["clients"].values())}
         for path in self.folder.glob("*.pt*"):
             if path.name not in named:
                 path.unlink()
+
+
+def _checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            value = zlib.crc32(block, value)
+    return value

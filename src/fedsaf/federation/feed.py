@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedsaf.data.augment import Augment
-from fedsaf.data.batches import ClientData, Normalise
+from fedsaf.data.batches import ClientData, Normalise, batch_bounds
 
 LAST_BATCH: dict[str, tuple[bool | str, int]] = {"merge": (False, 2), "drop": (True, 2), "drop_strict": ("strict", 1)}
 """What happens to the incomplete last batch, as `batch_bounds` is told: whether it is dropped, and its least size."""
@@ -48,6 +48,11 @@ class ClientFeed:
     def num_train(self) -> int:
         """Size of the training part."""
         return self.data.num_train
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether an epoch has at least one batch."""
+        return bool(batch_bounds(self.num_train, self.batch_size, *LAST_BATCH[self.last_batch]))
 
     def train_pass(self, positions: Tensor) -> Iterator[Batch]:
         """Yield the training batches of one epoch, augmented from the ambient random stream.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from lightning.fabric import Fabric
 from torch.optim import Optimizer
 
 from fedsaf.data.augment import Augment
-from fedsaf.data.batches import Normalise
+from fedsaf.data.batches import Normalise, batch_bounds
 from fedsaf.data.federated import FederatedData
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.federation.checkpoint import Checkpoint
@@ -32,6 +33,8 @@ from fedsaf.federation.store import STORES, client_store
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.groups import ModelGroup
 from fedsaf.types import ImageFacts, ServerContext
+
+log = logging.getLogger("fedsaf")
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,26 @@ class Job:
             )
             for client in self.clients
         }
+
+    def check(self) -> None:
+        """Try what would otherwise fail in the middle of the first round; name clients that will not train.
+
+        Raises:
+            ValueError: the optimiser or a constructor refuses its values, or no client has a batch.
+        """
+        self.optimizer([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
+        self.server()
+        size, rule = self.settings.batch_size, LAST_BATCH[self.settings.last_batch]
+        idle = [client for client, facts in self.clients.items() if not batch_bounds(facts.num_train, size, *rule)]
+        if len(idle) == len(self.clients):
+            raise ValueError(
+                f"no client has a training batch: batch_size is {size}, protocol.last_batch is "
+                f"{self.settings.last_batch}; take smaller batches, fewer clients or protocol.last_batch=merge"
+            )
+        if idle:
+            log.warning(
+                "clients without a training batch, which neither train nor upload: %s", ", ".join(map(str, idle))
+            )
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from fedsaf.federation.ranks import ClientError
 logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
 
 Job = TypeVar("Job")
+ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
@@ -54,6 +55,8 @@ class FabricSettings:
     deterministic: bool | str
 
     def __post_init__(self) -> None:
+        if self.accelerator not in ACCELERATORS:
+            raise ValueError(f"fabric.accelerator is {self.accelerator!r}; choose one of {', '.join(ACCELERATORS)}")
         if self.precision not in PRECISIONS:
             raise ValueError(f"fabric.precision is {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
         for name in ("devices", "num_nodes"):

@@ -146,7 +146,9 @@ class LocalWork:
             optimizer.zero_grad(set_to_none=True)
             for hook in self.hooks:
                 hook.end(client, feed.clean_pass())
-            uploads = {name: channel.collect(client, feed.clean_pass()) for name, channel in self.channels.items()}
+            # A client that cannot train has nothing to say: its prototypes would be those of random weights.
+            talking = self.channels if feed.has_batches else {}
+            uploads = {name: channel.collect(client, feed.clean_pass()) for name, channel in talking.items()}
         return ClientResult(
             client=client_id,
             uploads=uploads,

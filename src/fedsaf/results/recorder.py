@@ -61,6 +61,18 @@ class Recorder:
                 os.fsync(file.fileno())
         self._last = record.round
 
+    def check(self, last_round: int) -> None:
+        """Raise ValueError, naming the file, unless each is readable and holds all rounds up to ``last_round``."""
+        for name in (METRICS, CLIENTS, TIMING):
+            path = self.folder / name
+            try:
+                rounds = {row["round"] for row in read_rows(path)}
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{path} cannot be read: {error}.") from error
+            missing = sorted(set(range(last_round + 1)) - rounds)
+            if missing:
+                raise ValueError(f"{path} lacks rounds {missing}, which the checkpoint at round {last_round} implies.")
+
     def truncate(self, last_round: int) -> None:
         """Keep the rounds up to and including ``last_round``, the one of the checkpoint; -1 empties the folder's rows.
 

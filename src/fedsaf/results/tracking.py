@@ -10,10 +10,12 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from fedsaf.types import RoundRecord
 
@@ -113,8 +115,9 @@ class WandbTracker:
         finish_timeout: float,
         client_table_every: int,
     ) -> None:
+        mode = {"": "auto", "dryrun": "offline"}.get(mode, mode)  # what else WANDB_MODE may hold
         if mode not in MODES:
-            raise ValueError(f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
+            raise ValueError(f"logger.mode (or WANDB_MODE) is {mode!r}; choose one of {', '.join(MODES)}")
         for name, value in (("init_timeout", init_timeout), ("finish_timeout", finish_timeout)):
             if value <= 0:
                 raise ValueError(f"{name}: got {value}, expected a positive number of seconds")
@@ -193,6 +196,7 @@ class WandbTracker:
         else:
             try:
                 if wandb.login(prompt=False, verify=False):
+                    _knock(wandb.setup().settings.base_url, min(self.init_timeout, 3.0))
                     return wandb.init(mode="online", resume="allow", **arguments)
                 reason = "no API key found; log in with `wandb login` or set WANDB_API_KEY"
             except Exception as error:
@@ -273,3 +277,11 @@ def _wandb_environment(folder: Path) -> Iterator[None]:
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
+
+
+def _knock(url: str, timeout: float) -> None:
+    """Raise OSError if nobody listens at the server's address; wandb itself would try again for much longer."""
+    parts = urlsplit(url)
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    with socket.create_connection((parts.hostname or "", port), timeout):
+        pass
