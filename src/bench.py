@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 if "--bare" not in sys.argv:  # the bare loop of the second table gets torch as it comes
@@ -72,10 +73,7 @@ class BareLoop:
         self.models = {client: job.factory.build(client).model for client in job.clients}
         if contiguous:
             self.models = {c: m.to(memory_format=torch.contiguous_format) for c, m in self.models.items()}
-            self.feeds = {
-                c: type(f)(f.data, f.normalise, torch.contiguous_format, f.batch_size, f.eval_batch_size, f.last_batch)
-                for c, f in self.feeds.items()
-            }
+            self.feeds = {c: replace(f, memory_format=torch.contiguous_format) for c, f in self.feeds.items()}
         self.levels = [PrototypeLevel(GCSA(), "skip"), InstanceLevel(GCSA(), "skip")]
         self.table: ClassTable | None = None
 
