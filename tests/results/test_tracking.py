@@ -295,6 +295,8 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_run(tmp_path, make_re
     tracker.start(make_info(tmp_path / "file"))
     tracker.log(make_record(1))
     tracker.finish(0)
+    assert (tmp_path / "file").read_text() == "in the way"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.slow

@@ -6,6 +6,8 @@ Dimension letters: B batch, K classes of the batch, d feature dimension, C class
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from fedsaf.prototypes.statistics import class_means
 from fedsaf.types import StepView
 
 
-class _Level:
+class _Level(ABC):
     """Rows of one batch against ``received["prototypes"]``, a ClassTable on the device of the batch."""
 
     def __init__(self, loss: AlignmentLoss, missing_rows: str) -> None:
@@ -58,8 +60,9 @@ class _Level:
                 targets = torch.where(known[:, None], targets, rows.detach())
         return self.loss(rows, targets, labels, table)
 
+    @abstractmethod
     def _rows(self, view: StepView, num_classes: int) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        """Return rows (n, d), with gradient, and their labels (n,)."""
 
 
 class PrototypeLevel(_Level):
