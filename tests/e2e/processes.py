@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -86,13 +87,28 @@ def has_round(root: Path, run: int, round: int) -> Callable[[], bool]:
     return recorded
 
 
+def saved_round(folder: Path) -> int:
+    """Return the round of the last checkpoint, -1 before the first; a record may be one round ahead of it."""
+    return json.loads(read(folder / "checkpoint" / "manifest.json") or '{"round": -1}')["round"]
+
+
+def has_saved(root: Path, run: int, round: int) -> Callable[[], bool]:
+    """Return whether the ``run``-th folder has a checkpoint of ``round`` or a later one."""
+
+    def saved() -> bool:
+        found = folders(root)
+        return len(found) > run and saved_round(found[run]) >= round
+
+    return saved
+
+
 def read(path: Path) -> str:
     """Return the text of a file; empty if there is none yet."""
     return path.read_text() if path.exists() else ""
 
 
 def in_the_middle_of_a_round(process: subprocess.Popen) -> None:
-    """Wait a little: training takes most of a round, whose record has just been written."""
+    """Wait a little: training takes most of a round, and one has just been closed."""
     time.sleep(0.15)
     assert process.poll() is None
 
