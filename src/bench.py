@@ -4,8 +4,11 @@ Both run in one process, at pinned threads, alternating, and the median of their
 a shared machine says little. The bare loop is what one would write by hand: forward, loss, backward, step, a pass for
 the class means, their mean, and one evaluation pass with both prediction rules.
 
-The second table starts processes of its own: two ranks of one thread each against the bare loop on two threads in
-PyTorch's default memory layout.
+The rows of two ranks start processes of their own: two ranks of one thread each against the bare loop on two threads
+in PyTorch's default memory layout.
+
+The second table tells which share of the time goes into making batches (gathering, augmenting, normalising): of the
+clients' turns, as the run records it, and of the whole round, the batches of all passes being made once more alone.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from fedsaf.alignment.two_level import InstanceLevel, PrototypeLevel
 from fedsaf.assembly import Origin, assemble
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import Job, rank_loop
+from fedsaf.results.recorder import read_rows
 from fedsaf.seeding import torch_generator
 from fedsaf.types import ClassTable, StepView
 
@@ -142,6 +146,32 @@ def overhead(words: list[str], threads: int, repeats: int) -> tuple[float, float
     return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs), statistics.median(ratios)
 
 
+def data_shares(words: list[str], repeats: int) -> tuple[float, float, float]:
+    """Return median seconds of a round, and the share of data in the clients' turns and in the whole round."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = job_of([*words, "fabric.threads=1", f"rounds={repeats + 2}"], Path(folder))
+        job.fabric.apply()
+        fabric = job.fabric.fabric()
+        fabric.launch()
+        loop = rank_loop(fabric, StopRequest(insist=False), job)
+        for _ in loop.steps():
+            pass
+        loop.saver.close(finished=True)
+        rows = read_rows(Path(folder) / "timing.jsonl")[2:]  # the evaluation before training, and a round to warm up
+        passes = statistics.median(seconds(lambda: make_batches(job)) for _ in range(repeats))
+    total = statistics.median(row["total"] for row in rows)
+    return total, statistics.median(row["data"] / row["client"] for row in rows), passes / total
+
+
+def make_batches(job: Job) -> None:
+    """Make every batch of one round: training, class means, evaluation."""
+    for feed in job.feeds(torch.device("cpu")).values():
+        order = torch.randperm(feed.num_train)
+        for batches in (feed.train_pass(order), feed.clean_pass(), feed.test_pass()):
+            for _ in batches:
+                pass
+
+
 def bare_in_default_layout(words: list[str], repeats: int) -> None:
     """Print the seconds per round of the bare loop on two threads in the default layout; run in its own process."""
     torch.set_num_threads(2)
@@ -174,27 +204,38 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="override words for every measurement")
-    parser.add_argument("--groups", default="htfe4,cnn", help="model groups, or architectures, comma-separated")
+    parser.add_argument("--groups", default="htfe4,cnn,small", help="model groups, or architectures, comma-separated")
     parser.add_argument("--samples", type=int, default=10_000, help="images in all")
     parser.add_argument("--repeats", type=int, default=3, help="alternations")
+    parser.add_argument("--shares", action="store_true", help="only the share of making batches")
     parser.add_argument("--bare", type=int, default=0, help="internal: rounds of the bare loop in this process")
     options = parser.parse_args()
     if options.bare:
         bare_in_default_layout(options.words, options.bare)
         return
-    table = Table(title=f"seconds per round, {options.samples} images of 3 x 32 x 32, 20 clients, Dir(0.1), batch 100")
+    rounds = Table(title=f"seconds per round, {options.samples} images of 3 x 32 x 32, 20 clients, Dir(0.1), batch 100")
     for name in ("models", "setting", "bare loop", "federated round", "ratio"):
-        table.add_column(name, justify="right" if name not in ("models", "setting") else "left")
+        rounds.add_column(name, justify="right" if name not in ("models", "setting") else "left")
+    shares = Table(title=f"share of making batches: 1 thread, {options.samples} images, 20 clients, batch 100")
+    for name in ("models", "images", "seconds per round", "of the clients' turns", "of the round, all passes"):
+        shares.add_column(name, justify="left" if name in ("models", "images") else "right")
     for group in options.groups.split(","):
         known = (SOURCE.parent / "conf" / "model_group" / f"{group}.yaml").exists()
         choice = [f"model_group={group}"] if known else [f"model_group.architectures=[{group}]"]
         words = [*choice, f"dataset.num_samples={options.samples}", *options.words]
-        bare, ours, ratio = overhead(words, 1, options.repeats)
-        table.add_row(group, "1 thread, same layout", f"{bare:.2f}", f"{ours:.2f}", f"{ratio:.2f}")
-        bare, ours, speedup = two_ranks(words, options.repeats)
-        setting = "2 threads, default layout, against 2 ranks of 1 thread"
-        table.add_row(group, setting, f"{bare:.2f}", f"{ours:.2f}", f"{1 / speedup:.2f} (x{speedup:.2f} rounds/s)")
-    Console(width=120).print(table)
+        if not options.shares:
+            bare, ours, ratio = overhead(words, 1, options.repeats)
+            rounds.add_row(group, "1 thread, same layout", f"{bare:.2f}", f"{ours:.2f}", f"{ratio:.2f}")
+            bare, ours, speedup = two_ranks(words, options.repeats)
+            setting = "2 threads, default layout, against 2 ranks of 1 thread"
+            rounds.add_row(group, setting, f"{bare:.2f}", f"{ours:.2f}", f"{1 / speedup:.2f} (x{speedup:.2f} rounds/s)")
+        for side in (32, 64):
+            total, turns, passes = data_shares([*words, f"dataset.image_size={side}"], options.repeats)
+            shares.add_row(group, f"3 x {side} x {side}", f"{total:.2f}", f"{turns:.1%}", f"{passes:.1%}")
+    console = Console(width=120)
+    if not options.shares:
+        console.print(rounds)
+    console.print(shares)
 
 
 if __name__ == "__main__":

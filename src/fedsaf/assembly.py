@@ -68,14 +68,14 @@ def assemble(origin: Origin) -> Job:
     config = origin.config
     parts = {
         name: _instantiate(config, name)
-        for name in ("partition", "augment", "model_group", "method", "optimizer", "fabric", "logger")
+        for name in ("augment", "model_group", "method", "optimizer", "fabric", "logger")
     }
     protocol, group = config["protocol"], parts["model_group"]
-    data = _federated_data(config, parts["partition"], protocol)
+    data = federated_data(config)
     parts["fabric"].fabric()
     parts["method"].check(group)
-    parts["augment"].check(data.dataset.image_size)
-    group.check(config["batch_size"], data.dataset.image_size, data.dataset.channels)
+    parts["augment"].check(data.dataset.facts)
+    group.check(config["batch_size"], data.dataset.facts)
     job = Job(
         data=data,
         augment=parts["augment"],
@@ -112,8 +112,14 @@ def _instantiate(config: Mapping[str, Any], name: str) -> Any:
         raise
 
 
-def _federated_data(config: Mapping[str, Any], partitioner: Any, protocol: Mapping[str, Any]) -> FederatedData:
-    """Load the data and share it out; the subset and the partition depend on the partition seed, never on the run's."""
+def federated_data(config: Mapping[str, Any]) -> FederatedData:
+    """Load the data and share it out; subset and partition depend on the partition seed, never on the run's.
+
+    Raises:
+        ValueError: a part refuses its values, or the rule cannot serve the clients from these data.
+        FileNotFoundError: data that are not where they should be.
+    """
+    partitioner, protocol = _instantiate(config, "partition"), config["protocol"]
     dataset = _instantiate(config, "dataset").load(partitioner.seed)
     return federate(dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"])
 

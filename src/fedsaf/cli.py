@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,26 @@ def chosen_groups(overrides: Iterable[str], groups: Iterable[str]) -> dict[str, 
         if group in groups:
             touched[group] = word if rest else value
     return touched
+
+
+def cells(words: Sequence[str]) -> list[list[str]]:
+    """Return the override words of every cell of a sweep, the last word changing fastest, as Hydra runs them.
+
+    >>> cells(["seed=0,1", "rounds=3"])
+    [['seed=0', 'rounds=3'], ['seed=1', 'rounds=3']]
+
+    Raises:
+        ConfigError: a sweep whose values cannot be listed, such as an interval.
+    """
+    values = []
+    for override in OverridesParser.create().parse_overrides(list(words)):
+        word = str(override.input_line)
+        if override.is_sweep_override() and not (override.is_choice_sweep() or override.is_range_sweep()):
+            raise ConfigError(f"{word}: the values of this sweep cannot be listed; write them out")
+        elements = override.sweep_iterator(transformer=_element) if override.is_sweep_override() else None
+        key = word.partition("=")[0]
+        values.append([word] if elements is None else [f"{key}={element}" for element in elements])
+    return [list(cell) for cell in product(*values)]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -18,12 +18,13 @@ INCIDENTAL = (
     "logger",
     "progress",
     "checkpoint_overhead",
-    "client_store",
+    "store",
     "on_client_error",
     "fabric.accelerator",
     "fabric.devices",
     "fabric.num_nodes",
     "fabric.threads",
+    "dataset.memory_limit_gib",
 )
 """Keys that change how a run is carried out, but not what it computes; they do not enter its identity."""
 
@@ -59,9 +60,9 @@ def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     policy = config["on_client_error"]
     _expect(policy in ("stop", "skip"), "on_client_error", policy, "stop or skip")
     partition = config["partition"]
-    if "alpha" in partition:
-        alpha = partition["alpha"]
-        _expect(_is_number(alpha) and alpha > 0, "partition.alpha", alpha, "a number > 0, for example 0.1")
+    for key in {"alpha", "beta"} & set(partition):
+        value = partition[key]
+        _expect(_is_number(value) and value > 0, f"partition.{key}", value, "a number > 0, for example 0.1")
     for key, value in config["alignment"].items():
         if key.endswith("_weight"):
             _expect(_is_number(value) and value >= 0, f"alignment.{key}", value, "a finite number >= 0")
@@ -123,7 +124,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
     """Return the name of the run's folder: its choices for people, its hash for exactness."""
-    parts = [choices["dataset"], choices["partition"], choices["model_group"], choices["method"]]
+    parts = [choices["dataset"], choices["partition"], choices["model_group"], config["method"]["name"]]
     parts += [choices[group] for group in config["method"]["reads"] if group in choices]
     return "_".join([*parts, f"seed{config['seed']}", config_hash(config)])
 

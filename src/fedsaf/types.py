@@ -57,7 +57,7 @@ class StepView:
     """What a loss term may see of one training step.
 
     Attributes:
-        x: (B, channels, height, width) normalised inputs.
+        x: inputs as the model reads them: (B, channels, height, width) images, (B, L) token ids or (B, dim) counts.
         y: (B,) int64 labels.
         z: (B, d) representations.
         logits: (B, C).
@@ -94,7 +94,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What the clients' images are like, for a server that makes some.
+    """What the clients' images are like.
 
     Attributes:
         channels: 1 (grey) or 3 (RGB).
@@ -109,6 +109,58 @@ class ImageFacts:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     fingerprint: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one sample."""
+        return self.channels, self.size, self.size
+
+    def __str__(self) -> str:
+        return f"{self.channels} x {self.size} x {self.size} images"
+
+
+@dataclass(frozen=True)
+class TokenFacts:
+    """What the clients' sequences are like: int64 token ids, cut or padded to one length with the id 0.
+
+    Attributes:
+        length: L, tokens per sequence.
+        num_tokens: V, size of the vocabulary with its special tokens.
+    """
+
+    length: int
+    num_tokens: int
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Of one sample."""
+        return (self.length,)
+
+    def __str__(self) -> str:
+        return f"sequences of {self.length} tokens"
+
+
+@dataclass(frozen=True)
+class CountFacts:
+    """What the clients' bags of words are like: float32 counts.
+
+    Attributes:
+        dim: words that are counted.
+    """
+
+    dim: int
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Of one sample."""
+        return (self.dim,)
+
+    def __str__(self) -> str:
+        return f"counts of {self.dim} words"
+
+
+InputFacts: TypeAlias = "ImageFacts | TokenFacts | CountFacts"
+"""What a model has to know about its inputs."""
 
 
 @dataclass(frozen=True)

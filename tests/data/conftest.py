@@ -6,7 +6,16 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-COMMON = {"image_size": None, "mode": "auto", "max_samples": None, "mean": 0.5, "std": 0.5}
+COMMON = {
+    "image_size": None,
+    "mode": "auto",
+    "max_samples": None,
+    "max_per_class": None,
+    "frozen_crop": False,
+    "memory_limit_gib": 4,
+    "mean": 0.5,
+    "std": 0.5,
+}
 TABLE = {"splits": None, "image_column": None, "label_column": None, "group_column": None}
 
 

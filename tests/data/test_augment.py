@@ -9,10 +9,15 @@ from torchvision.transforms.functional import rotate
 
 from fedsaf.data.augment import Augment, _rotated
 from fedsaf.seeding import seeded
+from fedsaf.types import ImageFacts, TokenFacts
 from tests.federation.harness import TINY, make_job
 
 OFF = Augment(padding=0, padding_mode="zero", flip=False, degrees=0)
 IMAGES = torch.randint(1, 256, (64, 3, 7, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def images(size):
+    return ImageFacts(1, size, (0.5,), (0.5,), "")
 
 
 def augmented(seed=0, **options):
@@ -77,9 +82,15 @@ def test_options_out_of_range_are_refused(options):
 
 def test_a_border_wider_than_the_image_cannot_be_reflected():
     augment = dataclasses.replace(OFF, padding=8, padding_mode="reflect")
-    augment.check(9)
+    augment.check(images(9))
     with pytest.raises(ValueError, match="padding=8 cannot be reflected in images of side 8"):
-        augment.check(8)
+        augment.check(images(8))
+
+
+def test_only_images_are_augmented():
+    OFF.check(TokenFacts(length=80, num_tokens=80))
+    with pytest.raises(ValueError, match="sequences of 80 tokens; take augment=none"):
+        dataclasses.replace(OFF, flip=True).check(TokenFacts(length=80, num_tokens=80))
 
 
 def test_only_training_batches_are_augmented(tmp_path):

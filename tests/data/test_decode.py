@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedsaf.data.decode import decode_images
+from fedsaf.data.decode import decoded_blocks, decoded_shape
+from fedsaf.data.items import Undecoded
+
+
+def decode_images(items, places, mode: str, image_size: int | None) -> np.ndarray:
+    """All images at once."""
+    rows = [Undecoded(item, place) for item, place in zip(items, places, strict=True)]
+    shape = decoded_shape(lambda: rows, mode, image_size)
+    return np.concatenate(list(decoded_blocks(rows, shape, resize=image_size is not None)))
 
 
 def encoded(image: Image.Image, kind: str = "png", **options) -> bytes:

@@ -3,7 +3,7 @@ import json
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,11 @@ import torch
 from PIL import Image
 from rich.console import Console
 
+from fedsaf.data.datasets import LabelledDataset, OrderedSplit
 from fedsaf.data.federated import federate
-from fedsaf.data.partition import IID, Dirichlet, Pathological
+from fedsaf.data.label_shift import Dirichlet, Pathological
+from fedsaf.data.partition import Assignment, Partitioner
+from fedsaf.data.quantity_shift import IID
 from fedsaf.data.record import PartitionRecord
 from fedsaf.data.report import partition_picture, partition_table
 from fedsaf.data.sources import Synthetic
@@ -164,8 +167,9 @@ def test_table_prints_what_the_record_holds():
 
 @pytest.mark.parametrize(("num_clients", "classes"), [(1, 1), (20, 10), (200, 200)])
 def test_picture(tmp_path, num_clients, classes):
-    source = Synthetic(image_size=1, mode="L", max_samples=None, mean=0.5, std=0.5, num_samples=2000,
-                       num_classes=classes, channels=1, noise=0.0)  # fmt: skip
+    source = Synthetic(image_size=1, mode="L", max_samples=None, max_per_class=None, frozen_crop=False,
+                       memory_limit_gib=4, mean=0.5, std=0.5, num_samples=2000,
+                       num_classes=classes, channels=1, noise=0.0, num_groups=None)  # fmt: skip
     record = federate(source.load(1), IID(seed=1, generator="numpy"), num_clients, "random", 0.75).record
     partition_picture(record, tmp_path / "partition.png")
     with Image.open(tmp_path / "partition.png") as image:
@@ -177,9 +181,10 @@ def test_data_travels_and_moves():
     data = make()
     back = pickle.loads(pickle.dumps(data))
     assert back.record.hash == data.record.hash
-    assert torch.equal(back.dataset.images, data.dataset.images)
-    rgb = Synthetic(image_size=4, mode="auto", max_samples=None, mean=0.5, std=0.5, num_samples=40, num_classes=2,
-                    channels=3, noise=5.0).load(1)  # fmt: skip
+    assert torch.equal(back.dataset.inputs, data.dataset.inputs)
+    rgb = Synthetic(image_size=4, mode="auto", max_samples=None, max_per_class=None, frozen_crop=False,
+                    memory_limit_gib=4, mean=0.5, std=0.5, num_samples=40, num_classes=2,
+                    channels=3, noise=5.0, num_groups=None).load(1)  # fmt: skip
     plain = federate(rgb, IID(seed=1, generator="numpy"), 2, "random", 0.75)
     last = plain.to("cpu", channels_last=True)
     for (x, y), (u, v) in zip(
@@ -189,3 +194,47 @@ def test_data_travels_and_moves():
         assert torch.equal(y, v)
         assert x.is_contiguous()
         assert u.is_contiguous(memory_format=torch.channels_last)
+
+
+def overlapping(groups):
+    plain = make().dataset
+    groups = torch.tensor(groups)
+    return LabelledDataset(
+        **{f.name: getattr(plain, f.name) for f in fields(plain)}
+        | {"labels": plain.labels[: len(groups)], "inputs": plain.inputs[: len(groups)], "groups": groups}
+        | {"group_names": ("a", "b"), "own_split": OrderedSplit(train_fraction=0.5, gap=2)}
+    )
+
+
+def test_samples_that_overlap_are_split_by_order_whatever_the_protocol_says():
+    data = federate(overlapping([0] * 10 + [1] * 20), Halves(seed=1, generator="numpy"), 2, "random", 0.75)
+    assert [own.tolist() for own in data.record.train] == [list(range(5)), list(range(10, 20))]
+    assert [own.tolist() for own in data.record.test] == [[7, 8, 9], list(range(22, 30))]
+    assert {"split": "ordered", "train_fraction": 0.5, "gap": 2}.items() <= data.record.facts.items()
+
+
+@pytest.mark.parametrize("groups", [[0] * 5 + [1] * 25, [0, 1] * 15])
+def test_samples_that_overlap_stay_with_their_user(groups):
+    with pytest.raises(ValueError, match="overlap.*client 0 does not; choose partition=by_user"):
+        federate(overlapping(groups), Halves(seed=1, generator="numpy"), 2, "random", 0.75)
+
+
+def test_what_is_learnt_from_the_data_is_learnt_from_the_training_parts():
+    seen = []
+
+    class Spy(LabelledDataset):
+        def fitted(self, train_rows):
+            seen.append(train_rows)
+            return self
+
+    plain = make().dataset
+    spy = Spy(**{f.name: getattr(plain, f.name) for f in fields(plain)})
+    data = federate(spy, IID(seed=1, generator="numpy"), 4, "stratified", 0.75)
+    assert seen[0].tolist() == sorted(np.concatenate(data.record.train).tolist())
+
+
+class Halves(Partitioner):
+    """Two clients: the first ten samples, the others."""
+
+    def __call__(self, labels, groups, num_clients, rng):
+        return Assignment([np.arange(10), np.arange(10, len(labels))])

@@ -87,5 +87,26 @@ def test_filled_cache_is_used_without_asking_the_hub(source, columns, write_parq
     monkeypatch.setattr(HfApi, "dataset_info", lambda *args, **_: asked.append(args))
     data = source.load(1)
     assert data.parts == {"train": 2, "test": 2}
-    assert data.images[:, 0, 0, 0].tolist() == [1, 2, 1, 2]
+    assert data.inputs[:, 0, 0, 0].tolist() == [1, 2, 1, 2]
     assert asked == []
+
+
+def test_a_set_that_the_hub_lacks_names_the_other_ways(table_options, tmp_path, monkeypatch):
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    source = HubImages(name="tiny", hub_id=None, **{**table_options, "path": None})
+    with pytest.raises(ValueError, match="no copy on the hub is known") as caught:
+        source.load(1)
+    for way in ("$DATA_ROOT/tiny/", "dataset.path="):
+        assert way in str(caught.value)
+
+
+def test_domains_that_the_hub_numbers_come_in_alphabetical_order(table_options, write_parquet, make_png, tmp_path):
+    """DomainNet's copy declares its domains as a class label; the order of the numbers is not the papers' order."""
+    rows = {"image": [{"bytes": make_png(i), "path": None} for i in range(4)], "label": [0, 1, 0, 1]}
+    kinds = {"image": "image", "label": ["ant", "bat"], "domain": ["sketch", "real", "clipart", "unused"]}
+    write_parquet(tmp_path / "train.parquet", {**rows, "domain": [0, 1, 2, 0]}, kinds)
+    options = {**table_options, "path": str(tmp_path), "group_column": "domain"}
+    data = HubImages(name="domains", hub_id=None, **options).load(1)
+    assert data.group_names == ("clipart", "real", "sketch")
+    assert data.groups.tolist() == [2, 1, 0, 2]
+    assert data.class_names == ("ant", "bat")

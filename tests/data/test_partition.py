@@ -1,219 +1,134 @@
-import time
+"""What every rule promises, over every configuration in conf/partition."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedsaf.data.partition import IID, ByGroup, Dirichlet, Pathological
-from fedsaf.data.splits import random_split
+from tests.data.partition_rules import DOMAINS, NAMES, USERS, digest, inputs_of, rule_of, share_out
+
+ROOT = Path(__file__).parents[2]
+GENERATORS = ["numpy", "public"]
+ALL = [(name, generator) for name in NAMES for generator in GENERATORS]
 
 
-def labels_of(*sizes):
-    return np.repeat(np.arange(len(sizes)), sizes)
-
-
-def shuffled(n, classes, seed=0):
-    return np.random.default_rng(seed).permutation(np.arange(n) % classes)
-
-
-def dirichlet(alpha, generator="numpy", seed=1, **options):
-    given = {"min_samples": 40, "max_tries": 1000, "repair": True, **options}
-    return Dirichlet(alpha=alpha, seed=seed, generator=generator, **given)
-
-
-def run(partitioner, labels, num_clients, groups=None):
-    return partitioner(labels, groups, num_clients, partitioner.rng())
-
-
-def assert_disjoint_and_complete(indices, n):
-    assert np.array_equal(np.sort(np.concatenate(indices)), np.arange(n))
-
-
-RULES = [
-    IID(seed=1, generator="numpy"),
-    dirichlet(0.1),
-    dirichlet(0.1, "public"),
-    Pathological(classes_per_client=2, balanced=True, min_samples=40, seed=1, generator="numpy"),
-    Pathological(classes_per_client=2, balanced=False, min_samples=40, seed=1, generator="numpy"),
-    Pathological(classes_per_client=2, balanced=False, min_samples=40, seed=1, generator="public"),
-]
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{type(r).__name__}-{r.generator}")
-def test_disjoint_complete_repeatable(rule):
-    labels = shuffled(3000, 10)
-    first, again = (run(rule, labels, 20).indices for _ in range(2))
-    assert len(first) == 20
-    assert_disjoint_and_complete(first, 3000)
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-
-
-def test_seed_and_generator_change_the_draw():
-    labels = shuffled(3000, 10)
-    sizes = [[len(a) for a in run(rule, labels, 20).indices] for rule in (RULES[1], RULES[2], dirichlet(0.1, seed=2))]
-    assert sizes[0] != sizes[1]
-    assert sizes[0] != sizes[2]
-    with pytest.raises(ValueError, match="generator='legacy'"):
-        dirichlet(0.1, "legacy").rng()
-
-
-# Published configurations of the public generator, seed 1: tries, client sizes (or their extremes), and the class
-# counts summed over clients: in the whole client / in training / seen when an incomplete batch of 100 / 10 is dropped.
-CIFAR10, CIFAR100, TINY = [6000] * 10, [600] * 100, [550] * 200
-GOLDEN = [
-    (CIFAR10, 20, 0.1, 1, "1621 1814 1211 2080 5128 4264 1440 2622 2974 3236 1164 1964 5994 1527 3100 4325 4252 3175 "
-     "5449 2660", (102, 101, 101, 101)),
-    (CIFAR10, 20, 0.5, 1, "2805 3449 3794 4096 2457 4058 4592 1882 1851 3308 4065 2952 2766 3053 2783 3200 2747 2667 "
-     "1430 2045", (176, 175, 175, 175)),
-    (CIFAR10, 20, 1.0, 1, "3730 3320 2114 3302 3329 3129 3114 1636 3019 3000 3074 2273 2608 3276 3510 2075 2863 3755 "
-     "3464 3409", (189, 189, 189, 189)),
-    (CIFAR100, 20, 0.1, 1, "3020 3053 2753 3029 2640 2877 3120 3047 2807 3211 2761 3359 3290 2971 3301 3132 3345 2642 "
-     "3035 2607", (921, 869, 867, 868)),
-    (CIFAR100, 20, 0.5, 1, "2600 3093 3005 3119 3093 3003 3000 3001 3002 3083 2838 3044 3010 2706 2993 3181 3008 3000 "
-     "3096 3125", (1702, 1643, 1638, 1642)),
-    (CIFAR100, 20, 1.0, 1, "3036 3002 2933 2783 3052 3031 2987 3095 3053 3050 2789 2968 3034 3141 3004 3004 3110 2885 "
-     "3028 3015", (1881, 1860, 1857, 1860)),
-    (CIFAR100, 50, 0.1, 1, (660, 1469), (1920, 1806, 1785, 1802)),
-    (CIFAR100, 100, 0.1, 1, (275, 817), (3271, 3040, 2930, 3031)),
-    (CIFAR100, 200, 0.1, 1, (116, 476), (5775, 5307, 4884, 5275)),
-    ([500] * 200, 20, 0.1, 1, (3261, 5465), (1776, 1690, 1688, 1690)),
-    (TINY, 20, 0.1, 1, (4805, 5878), (1853, 1759, 1757, 1759)),
-    ([31900] * 4, 20, 0.1, 12, (127, 26692), (45, 44, 40, 44)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("class_sizes", "num_clients", "alpha", "tries", "sizes", "seen"),
-    GOLDEN,
-    ids=[f"{len(g[0])}-classes-{g[1]}-clients-{g[2]}" for g in GOLDEN],
-)
-def test_public_generator_gives_the_published_counts(class_sizes, num_clients, alpha, tries, sizes, seen):
-    labels = labels_of(*class_sizes)
-    rule = dirichlet(alpha, "public")
-    rng = rule.rng()
-    outcome = rule(labels, None, num_clients, rng)
-    assert (outcome.tries, outcome.moved) == (tries, 0)
-    lengths = [len(own) for own in outcome.indices]
-    if isinstance(sizes, str):
-        assert lengths == list(map(int, sizes.split()))
+@pytest.mark.parametrize(("name", "generator"), ALL)
+def test_disjoint_and_complete_or_left_out_with_a_reason(name, generator):
+    outcome, (labels, groups) = share_out(name, generator=generator), inputs_of(name)
+    assert len(outcome.indices) == 20
+    assert all(own.dtype == np.int64 for own in outcome.indices)
+    held = np.concatenate(outcome.indices)
+    assert len(np.unique(held)) == len(held)
+    missing = np.setdiff1d(np.arange(len(labels)), held)
+    if name == "by_user":
+        assert not np.isin(groups[missing], groups[held]).any()
+        assert sum(outcome.left_out.values()) == len(np.unique(groups)) - 20
     else:
-        assert (min(lengths), max(lengths)) == sizes
-    trains = [labels[own[random_split(labels[own], 0.75, rng)[0]]] for own in outcome.indices]
-    counted = [len(np.unique(labels[own])) for own in outcome.indices]
-    kept = [sum(len(np.unique(t[: len(t) // b * b])) for t in trains) for b in (1, 100, 10)]
-    assert (sum(counted), *kept) == seen
+        assert len(missing) == 0
+        assert not any(outcome.left_out.values())
 
 
-def test_public_generator_class_counts_of_two_clients():
-    labels = labels_of(*CIFAR10)
-    first, second = (np.bincount(labels[own], minlength=10) for own in run(RULES[2], labels, 20).indices[:2])
-    assert {k: v for k, v in enumerate(first.tolist()) if v} == {1: 9, 3: 668, 4: 476, 5: 287, 6: 5, 7: 167, 9: 9}
-    assert {k: v for k, v in enumerate(second.tolist()) if v} == {0: 7, 1: 1, 2: 62, 4: 43, 7: 177, 8: 1524}
+@pytest.mark.parametrize(("name", "generator"), ALL)
+def test_a_client_with_a_group_holds_no_other(name, generator):
+    outcome, (_, groups) = share_out(name, generator=generator), inputs_of(name)
+    assert (outcome.groups is None) == (not name.startswith("by_"))
+    for own, group in zip(outcome.indices, outcome.groups or (), strict=False):
+        assert set(groups[own]) == {group}
 
 
-@pytest.mark.parametrize("generator", ["numpy", "public"])
-@pytest.mark.parametrize(("n", "num_clients", "alpha"), [(2000, 200, 0.1), (500, 20, 0.02), (300, 20, 1e-4)])
-def test_hard_draws_end_soon_and_are_repaired(n, num_clients, alpha, generator):
-    labels = shuffled(n, 10)
-    start = time.perf_counter()
-    outcome = run(dirichlet(alpha, generator, max_tries=200), labels, num_clients)
-    assert time.perf_counter() - start < 10
-    assert_disjoint_and_complete(outcome.indices, n)
-    assert min(map(len, outcome.indices)) >= n // num_clients // 2
-    assert outcome.tries == 200
-    again = run(dirichlet(alpha, generator, max_tries=200), labels, num_clients)
-    assert all(np.array_equal(a, b) for a, b in zip(outcome.indices, again.indices, strict=True))
+def test_equal_arguments_give_equal_bytes_in_a_fresh_process():
+    here = []
+    for name, generator in ALL:
+        np.random.seed(99)
+        here.append(digest(share_out(name, generator=generator).indices))
+        np.random.rand()
+        assert digest(share_out(name, generator=generator).indices) == here[-1]
+    code = (
+        "from tests.data.partition_rules import *\n"
+        f"for name, generator in {list(reversed(ALL))}: print(digest(share_out(name, generator=generator).indices))"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PYTHONHASHSEED": "7"}
+    there = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert there.stdout.split()[::-1] == here
 
 
-def test_without_repair_the_error_has_the_numbers():
-    with pytest.raises(ValueError, match=r" [1-9]\d* draws met full clients only"):
-        run(dirichlet(1e-4, "public", repair=False, max_tries=30), shuffled(300, 10), 20)
-    with pytest.raises(ValueError, match=r"Dir\(0\.1\) draw in 5 .* 200 clients 5 of the 2000 .* best .* had \d"):
-        run(dirichlet(0.1, repair=False, max_tries=5), shuffled(2000, 10), 200)
+# A NumPy release whose generators draw otherwise would change every partition; then this test says so.
+PINNED = {
+    "by_domain": ("5c09133ddfe17215", "7e1c301756e1da05"),
+    "by_user": ("14706fabd75ef9a4", "c27ee6265d60de1b"),
+    "dirichlet": ("baa2e7822075cb82", "1f688d0c6a789182"),
+    "dirichlet_0.1": ("baa2e7822075cb82", "1f688d0c6a789182"),
+    "dirichlet_0.5": ("70f58326e1508fd0", "1bd11a09fab64e79"),
+    "dirichlet_1.0": ("b0424094071ec481", "19ffa923c5032e30"),
+    "dirichlet_public": ("baa2e7822075cb82", "1f688d0c6a789182"),
+    "iid": ("5b144bb574cac4d0", "21318f82c9d53272"),
+    "pathological": ("8d857f021e83c734", "c3d1b95a9644df55"),
+    "quantity_skew": ("8678899cde235f31", "62071568dadca82c"),
+}  # fmt: skip
 
 
-def test_repair_moves_no_more_than_needed():
-    labels = shuffled(2000, 10)
-    rule = dirichlet(0.1, max_tries=1)
-    outcome = run(rule, labels, 200)
-    raw = rule._draw([np.flatnonzero(labels == c) for c in range(10)], 200, rule.rng())[1]
-    assert outcome.moved == np.clip(5 - raw, 0, None).sum()
+@pytest.mark.parametrize(("name", "generator"), ALL)
+def test_bytes_are_those_of_any_machine(name, generator):
+    assert digest(share_out(name, generator=generator).indices) == PINNED[name][GENERATORS.index(generator)]
 
 
-def test_larger_alpha_gives_flatter_histograms():
-    labels = shuffled(20000, 10)
-    entropies = []
-    for alpha in (0.1, 1.0, 100.0):
-        p = np.stack(
-            [np.bincount(labels[own], minlength=10) / len(own) for own in run(dirichlet(alpha), labels, 20).indices]
-        )
-        entropies.append(-(p * np.log(np.where(p > 0, p, 1))).sum(1).mean())
-    assert entropies[0] + 0.3 < entropies[1] < entropies[2] - 0.2
-    assert entropies[2] > 0.98 * np.log(10)
+@pytest.mark.parametrize("name", NAMES)
+def test_seed_and_generator_change_the_draw(name):
+    changes = ({"generator": "numpy"}, {"generator": "public"}, {"generator": "numpy", "seed": 2})
+    found = {digest(share_out(name, **change).indices) for change in changes}
+    assert len(found) == 3
 
 
-@pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf")])
-def test_alpha_must_be_positive(alpha):
-    with pytest.raises(ValueError, match="alpha"):
-        run(dirichlet(alpha), shuffled(1000, 10), 5)
+@pytest.mark.parametrize("name", NAMES)
+def test_seeds_and_generators_that_do_not_exist(name):
+    for seed in (-1, 1.5, None, True, "1"):
+        with pytest.raises(ValueError, match=r"partition\.seed="):
+            rule_of(name, seed=seed).rng()
+    with pytest.raises(ValueError, match=r"partition\.seed=4294967296"):
+        rule_of(name, seed=2**32).rng()
+    with pytest.raises(ValueError, match="generator='legacy' is unknown; choose numpy or public"):
+        rule_of(name, generator="legacy").rng()
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda r: type(r).__name__)
-def test_more_clients_than_samples(rule):
-    with pytest.raises(ValueError, match="num_clients=101 is too many for 100"):
-        run(rule, shuffled(100, 10), 101)
-    with pytest.raises(ValueError, match="num_clients=0"):
-        run(rule, shuffled(100, 10), 0)
+@pytest.mark.parametrize("name", NAMES)
+def test_more_clients_than_samples_and_none(name):
+    labels, groups = np.arange(100) % 10, np.arange(100) % 4
+    for num_clients in (101, 0, -3):
+        rule = rule_of(name)
+        with pytest.raises(ValueError, match=f"num_clients={num_clients}"):
+            rule(labels, groups, num_clients, rule.rng())
 
 
-def test_iid_sizes_differ_by_at_most_one():
-    sizes = [len(own) for own in run(RULES[0], shuffled(1003, 10), 20).indices]
-    assert set(sizes) == {50, 51}
+@pytest.mark.parametrize("name", NAMES)
+def test_tiny_data_are_shared_out_or_refused(name):
+    """No client is ever empty, whatever the sizes; and some of the small settings do work."""
+    served = 0
+    rule = rule_of(name, **({"min_samples": 1} if name == "by_user" else {}))
+    if hasattr(rule, "max_tries"):
+        rule = replace(rule, max_tries=5)
+    for n in range(1, 11):
+        labels, groups = np.arange(n) % 3, np.arange(n) % 2
+        for num_clients in range(1, n + 2):
+            try:
+                indices = rule(labels, groups, num_clients, rule.rng()).indices
+            except ValueError:
+                continue
+            served += 1
+            assert len(indices) == num_clients
+            assert min(map(len, indices)) >= 1
+            held = np.concatenate(indices)
+            assert len(np.unique(held)) == len(held)
+    assert served >= 9
 
 
-@pytest.mark.parametrize("balanced", [True, False])
-@pytest.mark.parametrize(("classes", "num_clients", "q"), [(10, 20, 2), (10, 20, 1), (10, 5, 2), (100, 20, 10)])
-def test_pathological_clients_have_q_classes_in_fixed_groups(classes, num_clients, q, balanced):
-    labels = shuffled(6000, classes)
-    rule = Pathological(classes_per_client=q, balanced=balanced, min_samples=40, seed=1, generator="numpy")
-    indices = run(rule, labels, num_clients).indices
-    held = np.stack([np.bincount(labels[own], minlength=classes) > 0 for own in indices])
-    assert (held.sum(1) == q).all()
-    assert (held.sum(0) == num_clients * q / classes).all()
-    shares = np.bincount(labels[indices[0]], minlength=classes)
-    equal = 6000 / classes / (num_clients * q / classes)
-    assert (shares[held[0]] == equal).all() == (balanced or num_clients * q == classes)
-
-
-def test_pathological_may_leave_the_last_classes_to_nobody():
-    labels = labels_of(*[80] * 102)
-    rule = Pathological(classes_per_client=10, balanced=False, min_samples=40, seed=1, generator="numpy")
-    indices = run(rule, labels, 20).indices
-    assert set(labels[np.concatenate(indices)]) == set(range(100))
-
-
-def test_pathological_shares_follow_the_public_rule():
-    labels = labels_of(*CIFAR10)
-    indices = run(RULES[5], labels, 20).indices
-    legacy = np.random.RandomState(1)
-    shares = legacy.randint(150, 1500, 3)  # class 0: 4 clients, equal share 1500, a tenth of it 150
-    assert [np.sum(labels[own] == 0) for own in indices[:4]] == [*shares, 6000 - shares.sum()]
-    assert indices[0][: shares[0]].tolist() == list(range(shares[0]))
-
-
-def test_pathological_limits():
-    labels = shuffled(100, 10)
-    for q in (0, 11):
-        with pytest.raises(ValueError, match=rf"classes_per_client={q} must be in 1\.\.10"):
-            run(Pathological(classes_per_client=q, balanced=True, min_samples=1, seed=1, generator="numpy"), labels, 5)
-    with pytest.raises(ValueError, match="class 0 has 10 samples for 30 clients"):
-        run(Pathological(classes_per_client=10, balanced=True, min_samples=1, seed=1, generator="numpy"), labels, 30)
-
-
-def test_by_group():
-    groups = np.array([1, 0, 1, 2])
-    rule = ByGroup(seed=1, generator="numpy")
-    assert [own.tolist() for own in run(rule, np.zeros(4, int), 3, groups).indices] == [[1], [0, 2], [3]]
-    with pytest.raises(ValueError, match="num_clients=4 but the data set has 3 groups"):
-        run(rule, np.zeros(4, int), 4, groups)
-    with pytest.raises(ValueError, match="needs groups"):
-        run(rule, np.zeros(4, int), 3)
+def test_the_common_data_are_hard_enough():
+    assert not np.array_equal(np.unique(DOMAINS), np.arange(4))  # an id without a sample
+    assert (np.diff(USERS) < 0).any()  # users that are not in order
+    sizes = np.unique(USERS, return_counts=True)[1]
+    assert 20 < (sizes >= 100).sum() < len(sizes)
+    assert any(a == b for a, b in pairwise(np.sort(sizes)))

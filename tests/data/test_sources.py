@@ -12,23 +12,24 @@ from fedsaf.data.sources import Digits, ImageFolder, Synthetic
 
 def synthetic(common, **options):
     given = {"num_samples": 60, "num_classes": 4, "channels": 3, "noise": 10.0, "image_size": 8}
+    given["num_groups"] = None
     return Synthetic(**{**common, **given, **options})
 
 
 def test_digits_are_real_and_resized(common):
     data = Digits(**{**common, "image_size": 32}).load(1)
-    assert data.images.shape == (1797, 1, 32, 32)
-    assert data.images.dtype == torch.uint8
-    assert data.images.max() > 250
+    assert data.inputs.shape == (1797, 1, 32, 32)
+    assert data.inputs.dtype == torch.uint8
+    assert data.inputs.max() > 250
     assert data.labels.bincount().tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    assert (data.channels, data.image_size, data.num_classes) == (1, 32, 10)
-    assert data.mean == (0.5,)
+    assert (data.facts.channels, data.facts.size, data.num_classes) == (1, 32, 10)
+    assert data.facts.mean == (0.5,)
 
 
 def test_synthetic_has_the_asked_shape_and_depends_on_the_seed_alone(common):
     source = synthetic(common, channels=1)
     data = source.load(1)
-    assert data.images.shape == (60, 1, 8, 8)
+    assert data.inputs.shape == (60, 1, 8, 8)
     assert data.labels.bincount().tolist() == [15] * 4
     assert pickle.loads(pickle.dumps(source)).load(1).fingerprint == data.fingerprint
     assert source.load(2).fingerprint != data.fingerprint
@@ -36,7 +37,7 @@ def test_synthetic_has_the_asked_shape_and_depends_on_the_seed_alone(common):
 
 def test_synthetic_classes_can_be_told_apart(common):
     data = synthetic(common, num_samples=200).load(3)
-    x = data.images.float().flatten(1)
+    x = data.inputs.float().flatten(1)
     means = torch.stack([x[:100][data.labels[:100] == c].mean(0) for c in range(4)])
     guess = torch.cdist(x[100:], means).argmin(1)
     assert (guess == data.labels[100:]).float().mean() > 0.95
@@ -66,7 +67,7 @@ def test_subset_is_balanced_keyed_and_drawn_before_decoding(common):
     assert part.labels.bincount().tolist() == [5] * 4
     assert part.fingerprint == source.load(1).fingerprint
     assert part.parts == {"all": 20}
-    kept = [(whole.images == image).flatten(1).all(1).nonzero().item() for image in part.images]
+    kept = [(whole.inputs == image).flatten(1).all(1).nonzero().item() for image in part.inputs]
     assert kept == sorted(kept)
     assert (whole.labels[kept] == part.labels).all()
 
@@ -94,7 +95,7 @@ def test_hub_layout_parts_are_pooled_train_first(tmp_path, table_options, write_
     write_parquet(tmp_path / "train-1.parquet", {"img": images(make_png, [20]), "label": [1]}, kinds)
     write_parquet(tmp_path / "train-0.parquet", {"img": images(make_png, [10, 11]), "label": [1, 0]}, kinds)
     data = Parquet(path=str(tmp_path), **table_options).load(1)
-    assert data.images[:, 0, 0, 0].tolist() == [10, 11, 20, 30]
+    assert data.inputs[:, 0, 0, 0].tolist() == [10, 11, 20, 30]
     assert data.labels.tolist() == [1, 0, 1, 0]
     assert data.class_names == ("cat", "dog", "emu")
     assert data.parts == {"train": 3, "test": 1}
@@ -152,8 +153,9 @@ def test_wrong_columns_are_named_with_what_there_is(tmp_path, table_options, wri
         Parquet(path=str(file), **{**table_options, "image_column": "image"}).load(1)
     with pytest.raises(ValueError, match=r"no column fits; set dataset\.label_column"):
         Parquet(path=str(file), **table_options).load(1)
+    file = write_parquet(tmp_path / "b.parquet", {"score": [0.5], "id": [0]})
     with pytest.raises(ValueError, match="holds float, not encoded images"):
-        Parquet(path=str(file), **{**table_options, "image_column": "score", "label_column": "score"}).load(1)
+        Parquet(path=str(file), **{**table_options, "image_column": "score", "label_column": "id"}).load(1)
 
 
 def test_plain_file_with_raw_bytes_and_gapped_labels(tmp_path, table_options, write_parquet, make_png):
@@ -171,7 +173,7 @@ def test_images_kept_beside_the_file(tmp_path, table_options, write_parquet, mak
         {"image": [{"bytes": None, "path": "one.png"}], "label": ["x"]},
         {"image": "image", "label": "text"},
     )
-    assert Parquet(path=str(file), **table_options).load(1).images[0, 0].unique().tolist() == [77]
+    assert Parquet(path=str(file), **table_options).load(1).inputs[0, 0].unique().tolist() == [77]
 
 
 def test_groups_and_missing_labels(tmp_path, table_options, write_parquet, make_png):
@@ -190,7 +192,7 @@ def test_parts_that_name_classes_differently_are_refused(tmp_path, table_options
     for part, names in (("train", ["a", "b"]), ("test", ["b", "a"])):
         columns = {"img": images(make_png, [1]), "label": [0]}
         write_parquet(tmp_path / f"{part}.parquet", columns, {"img": "image", "label": names})
-    with pytest.raises(ValueError, match="part 'test' defines column 'label' differently"):
+    with pytest.raises(ValueError, match="test.parquet defines column 'label' differently from train.parquet"):
         Parquet(path=str(tmp_path), **table_options).load(1)
 
 
@@ -232,8 +234,8 @@ def test_odd_folder(tmp_path, common, caplog):
     (tmp_path / ".hidden" / "x.png").write_bytes(b"")
     with caplog.at_level("INFO"):
         data = folder(tmp_path, common, image_size=8).load(1)
-    assert data.images.shape == (5, 3, 8, 8)
-    assert (data.images.int() - 50).abs().max() <= 2
+    assert data.inputs.shape == (5, 3, 8, 8)
+    assert (data.inputs.int() - 50).abs().max() <= 2
     assert data.labels.tolist() == [0, 0, 0, 1, 1]
     assert data.label_mapping == {"a": 0, "b": 1}
     assert "1 files that are no images are skipped" in caplog.text
@@ -264,3 +266,13 @@ def test_folder_errors(tmp_path, common):
         folder(tmp_path, common).load(1)
     with pytest.raises(ValueError, match="no part folders"):
         folder(tmp_path, common, splits=["train"]).load(1)
+
+
+def test_synthetic_groups_are_tinted(common):
+    plain, tinted = synthetic(common).load(1), synthetic(common, num_groups=3).load(1)
+    assert plain.groups is None
+    assert tinted.group_names == ("group 0", "group 1", "group 2")
+    assert tinted.groups.bincount().tolist() == [20, 20, 20]
+    assert torch.equal(plain.labels, tinted.labels)
+    levels = [tinted.inputs[tinted.groups == g].float().mean((0, 2, 3)) for g in range(3)]
+    assert all((a - b).abs().max() > 5 for a, b in zip(levels, levels[1:], strict=False))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from fedsaf.data.splits import random_split, stratified_split
+from fedsaf.data.splits import ordered_split, random_split, stratified_split
 
 SPLITS = [stratified_split, random_split]
 
@@ -49,3 +49,13 @@ def test_random_split_is_that_of_scikit_learn():
         theirs = train_test_split(np.arange(n), train_size=0.75, shuffle=True, random_state=np.random.RandomState(1))
         assert train.tolist() == theirs[0].tolist()
         assert test.tolist() == theirs[1].tolist()
+
+
+@pytest.mark.parametrize(("n", "test_starts"), [(1000, 979), (800, 799), (790, None), (1, None)])
+def test_windows_of_train_and_test_share_no_character(n, test_starts):
+    """Window i covers characters i to i + 79 and its target i + 80."""
+    train, test = ordered_split(n, 0.9, 79)
+    assert train.tolist() == list(range(int(0.9 * n)))
+    assert test.tolist() == ([] if test_starts is None else list(range(test_starts, n)))
+    if len(test):
+        assert train[-1] + 79 < test[0]

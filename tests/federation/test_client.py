@@ -18,7 +18,7 @@ def test_a_state_makes_another_module_the_same_client(clients):
     state = one.export_state()
     other.bind(state, copy=True)
     assert other.memory["note"].tolist() == [0.0, 1.0, 2.0]
-    x = job.data.dataset.images[:4].float()
+    x = job.data.dataset.inputs[:4].float()
     one.eval()
     other.eval()
     for a, b in zip(one(x), other(x), strict=True):
@@ -67,7 +67,7 @@ def test_the_optimiser_has_every_parameter_that_learns_once(clients):
 def test_it_trains_in_a_plain_trainer(clients, tmp_path):
     job, one, _ = clients
     before = [parameter.detach().clone() for parameter in one.parameters()]
-    samples = [(job.data.dataset.images[i].float() / 255, job.data.dataset.labels[i]) for i in range(16)]
+    samples = [(job.data.dataset.inputs[i].float() / 255, job.data.dataset.labels[i]) for i in range(16)]
     trainer = Trainer(
         max_epochs=1,
         accelerator="cpu",

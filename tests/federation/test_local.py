@@ -76,7 +76,7 @@ def test_one_client_with_everything_is_plain_training(tmp_path):
             rows = data.train[start : start + 8]
             if data.num_train - start == 1:
                 pytest.fail("choose a size without a remainder of one")
-            x = (data.images[rows].float() / 255 - 0.5) / 0.5
+            x = (data.inputs[rows].float() / 255 - 0.5) / 0.5
             optimizer.zero_grad()
             nn.functional.cross_entropy(client(x)[1], data.labels[rows]).backward()
             optimizer.step()

@@ -2,7 +2,7 @@ import torch
 
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.pool import ClientPool
-from fedsaf.federation.store import client_store
+from fedsaf.federation.store import open_store
 from tests.federation.harness import TINY, make_job
 
 CPU = torch.device("cpu")
@@ -10,7 +10,7 @@ CPU = torch.device("cpu")
 
 def make_pool(tmp_path, *words):
     job = make_job([*TINY, "model_group.architectures=[simple_cnn,resnet4]", *words], tmp_path)
-    return ClientPool(job.factory, client_store("memory", None), CPU)
+    return ClientPool(job.factory, open_store("memory", None), CPU)
 
 
 def copy_of(state):

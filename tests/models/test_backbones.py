@@ -10,12 +10,10 @@ import torchvision
 from torch import nn
 
 from fedsaf.models.backbones import ARCHITECTURES, find_architecture
+from fedsaf.models.trial import measured_width
 
 # name, image size, W, learnable parameters, buffers: the counts of the published networks without classifier
-SIZES = [
-    ("cnn", 32, 512, 873_408, 0),
-    ("cnn", 64, 512, 5_592_000, 0),
-    ("simple_cnn", 32, 84, (75 * 6 + 6) + (150 * 16 + 16) + (400 * 120 + 120) + (120 * 84 + 84), 0),
+CONVOLUTIONAL = [
     ("resnet4", 32, 64, 83_520, 387),
     ("resnet6", 32, 128, 313_664, 1_158),
     ("resnet8", 32, 256, 1_232_704, 2_697),
@@ -27,10 +25,18 @@ SIZES = [
     ("resnet152", 32, 2048, 58_143_808, 151_579),
     ("googlenet", 32, 1024, 5_599_904, 14_617),
     ("mobilenetv2", 32, 1280, 2_223_872, 34_164),
+]
+SIZES = [
+    ("cnn", 32, 512, 873_408, 0),
+    ("cnn", 64, 512, 5_592_000, 0),
+    ("simple_cnn", 32, 84, (75 * 6 + 6) + (150 * 16 + 16) + (400 * 120 + 120) + (120 * 84 + 84), 0),
+    *CONVOLUTIONAL,
     ("vit_b_16", 32, 768, 85_651_200, 0),
     ("vit_b_32", 32, 768, 87_418_368, 0),
     ("vit_b_16", 64, 768, 85_660_416, 0),
     ("vit_b_32", 64, 768, 87_420_672, 0),
+    # their parameters do not depend on the size
+    *(row[:1] + (64,) + row[2:] for row in CONVOLUTIONAL),
 ]
 
 
@@ -192,9 +198,43 @@ def test_any_model_of_timm_may_be_named():
     assert trunk.eval()(torch.zeros(2, 1, 32, 32)).shape == (2, trunk.num_features)
 
 
-def test_impossible_images_for_a_model_of_timm_are_refused_with_its_name():
-    with pytest.raises(ValueError, match="'vit_tiny_patch16_224' cannot read 3 x 8 x 8 images"):
-        find_architecture("vit_tiny_patch16_224").check_images(3, 8)
+def test_the_width_of_a_model_of_timm_is_what_it_puts_out():
+    trunk = find_architecture("mobilenetv3_small_050").build(3, 32)
+    features = sum(p.numel() for p in trunk.parameters())
+    assert trunk.num_features == 1024, "timm's own num_features is 288 here, before the last convolution"
+    assert trunk.training
+    assert find_architecture("mobilenetv3_small_050").cost == pytest.approx(features / 11_176_512)
+
+
+def test_a_trial_leaves_the_random_stream_alone():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    find_architecture("convnext_atto").check_images(3, 32)
+    with pytest.raises(ValueError, match="convnext_atto"):
+        find_architecture("convnext_atto").check_images(3, 28)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "answer"),
+    [
+        ("vit_tiny_patch16_224", 8, "'vit_tiny_patch16_224' needs at least 16"),
+        ("vit_tiny_patch16_224", 28, "multiple of its patch size 16; the next is 32"),
+        ("vgg11", 31, "'vgg11' cannot read 3 x 31 x 31 images; it reads dataset.image_size=32"),
+        ("xcit_nano_12_p8_224", 28, "'xcit_nano_12_p8_224' cannot read .*; it reads dataset.image_size=8"),
+    ],
+)
+def test_impossible_images_for_a_model_of_timm_are_refused_with_its_name_and_a_size_that_works(name, size, answer):
+    architecture = find_architecture(name)
+    with pytest.raises(ValueError, match=answer):
+        architecture.check_images(3, size)
+    architecture.check_images(3, int(answer.rsplit("=" if "=" in answer else " ", 1)[1]))
+
+
+def test_a_network_that_puts_out_no_vector_is_refused():
+    with pytest.raises(ValueError, match="2 x 6 x 1 x 1 for two images, expected one vector"):
+        measured_width(nn.Conv2d(3, 6, 1), 3, 1)
 
 
 @pytest.mark.parametrize(

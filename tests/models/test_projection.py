@@ -9,6 +9,7 @@ from torch import nn
 from fedsaf.models.frozen import Frozen
 from fedsaf.models.projection import build_feature_map
 from fedsaf.models.split import SplitModel
+from fedsaf.types import ImageFacts
 from tests.federation.harness import CONF
 
 
@@ -19,7 +20,7 @@ def moon_group(name):
 
 def test_the_network_for_cifar10_has_the_layers_of_the_paper():
     """Convolutions 5 x 5 to 6 and 16 channels, layers 400-120-84, projection 84-84-256, classifier 256-10."""
-    model = moon_group("moon_cnn").build(0, num_classes=10, in_channels=3, image_size=32)
+    model = moon_group("moon_cnn").build(0, 10, ImageFacts(3, 32, (0.5,) * 3, (0.5,) * 3, ""))
     shapes = [tuple(p.shape) for p in model.parameters() if p.ndim > 1]
     assert shapes == [(6, 3, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 256), (84, 84), (256, 84)]
     assert [type(layer) for layer in model.projection] == [nn.Linear, nn.ReLU, nn.Linear]

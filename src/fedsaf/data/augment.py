@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedsaf.types import ImageFacts, InputFacts
+
 PADDINGS = ("zero", "reflect")
 
 
@@ -50,10 +52,14 @@ class Augment:
         """Whether anything is done at all."""
         return bool(self.padding or self.flip or self.degrees)
 
-    def check(self, image_size: int) -> None:
-        """Raise a ValueError if images of this side are too small for the reflected border."""
-        if self.padding_mode == "reflect" and self.padding >= image_size:
-            raise ValueError(f"augment.padding={self.padding} cannot be reflected in images of side {image_size}")
+    def check(self, facts: InputFacts) -> None:
+        """Raise a ValueError if the inputs are no images, or too small ones for the reflected border."""
+        if not self.active:
+            return
+        if not isinstance(facts, ImageFacts):
+            raise ValueError(f"augment crops, flips and turns images, but the clients have {facts}; take augment=none")
+        if self.padding_mode == "reflect" and self.padding >= facts.size:
+            raise ValueError(f"augment.padding={self.padding} cannot be reflected in images of side {facts.size}")
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the augmented batch, drawn from the ambient CPU stream, so that it is the same on every device.

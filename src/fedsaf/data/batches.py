@@ -1,12 +1,14 @@
-"""Batches of one client: gathered from the pooled uint8 tensor, normalised on the device."""
+"""Batches of one client: gathered from the pooled tensor, made into what a model reads on the device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from fedsaf.types import CountFacts, ImageFacts, InputFacts, TokenFacts
 
 
 def batch_bounds(n: int, batch_size: int, drop_last: bool | str, min_remainder: int) -> list[tuple[int, int]]:
@@ -51,13 +53,13 @@ class ClientData:
     """A client's view of the pooled tensors; nothing is copied until a batch is gathered.
 
     Attributes:
-        images: (n, channels, s, s) uint8 of all clients, contiguous or channels-last; batches keep its layout.
+        inputs: (n, ...) of all clients; images contiguous or channels-last, and batches keep their layout.
         labels: (n,) int64 of all clients.
         train: indices of the training part, in training order.
         test: indices of the test part.
     """
 
-    images: Tensor
+    inputs: Tensor
     labels: Tensor
     train: Tensor
     test: Tensor
@@ -75,7 +77,7 @@ class ClientData:
     def train_batches(
         self, batch_size: int, order: Tensor | None, drop_last: bool | str, min_remainder: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (x uint8, y) of the training part, batched by ``batch_bounds``.
+        """Yield (x, y) of the training part, batched by ``batch_bounds``.
 
         Args:
             batch_size: B.
@@ -88,7 +90,7 @@ class ClientData:
             yield self._gather(rows[start:stop])
 
     def eval_batches(self, part: str, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (x uint8, y) of the whole ``part``, train or test, in stored order."""
+        """Yield (x, y) of the whole ``part``, train or test, in stored order."""
         if part not in ("train", "test"):
             raise ValueError(f"part={part!r} is unknown; choose train or test")
         rows = self.train if part == "train" else self.test
@@ -96,9 +98,9 @@ class ClientData:
             yield self._gather(rows[start:stop])
 
     def _gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if self.images.is_contiguous():
-            return self.images.index_select(0, rows), self.labels.index_select(0, rows)
-        pixels = self.images.permute(0, 2, 3, 1).index_select(0, rows)
+        if self.inputs.is_contiguous():
+            return self.inputs.index_select(0, rows), self.labels.index_select(0, rows)
+        pixels = self.inputs.permute(0, 2, 3, 1).index_select(0, rows)
         return pixels.permute(0, 3, 1, 2), self.labels.index_select(0, rows)
 
 
@@ -129,3 +131,29 @@ class Normalise(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (B, channels, s, s) uint8."""
         return x.to(torch.float32).mul_(self.scale).add_(self.shift)
+
+
+class Cast(nn.Module):
+    """Change the type of stored inputs: token ids to int64, word counts to float32.
+
+    >>> Cast(torch.float32)(torch.tensor([[3]], dtype=torch.uint8))
+    tensor([[3.]])
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Cast (B, ...)."""
+        return x.to(self.dtype)
+
+
+def preparation(facts: InputFacts) -> nn.Module:
+    """Return what makes a stored batch into one that models read."""
+    kinds: dict[type, Callable[[], nn.Module]] = {
+        ImageFacts: lambda: Normalise(facts.mean, facts.std),
+        TokenFacts: lambda: Cast(torch.int64),
+        CountFacts: lambda: Cast(torch.float32),
+    }
+    return kinds[type(facts)]()

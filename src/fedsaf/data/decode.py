@@ -2,102 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from pathlib import Path
+from itertools import islice
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torchvision.io import ImageReadMode, decode_image
 
+from fedsaf.data.crops import cropped
+from fedsaf.data.items import ImageItem, Undecoded
+
+Shape = tuple[int, int, int]
+"""Of one decoded image: channels, side, side."""
+
 _CHANNELS = {"L": 1, "RGB": 3}
-_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _GREY_MODES = ("1", "L", "LA", "La", "F")
+_BLOCK = 128
+
+_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_PNG_KINDS = {1: (b"\x08\x00",), 3: (b"\x08\x02",)}
+_JPEG_KINDS = {1: (1,), 3: (1, 3)}
+_READ_MODES = {1: ImageReadMode.GRAY, 3: ImageReadMode.RGB}
 
 
-def decode_images(
-    items: Sequence[bytes | Path | np.ndarray | None], places: Sequence[str], mode: str, image_size: int | None
-) -> np.ndarray:
-    """Decode images into one array.
-
-    Grey becomes RGB by repetition, palettes are looked up, an alpha channel is dropped, 16-bit grey is scaled by
-    255/65535, and the EXIF orientation is applied.
+def decoded_shape(rows: Callable[[], Iterable[Undecoded]], mode: str, image_size: int | None) -> Shape:
+    """Return the shape that images will have, from as few of their headers as tell it.
 
     Args:
-        items: n images as bytes, paths or uint8 arrays.
-        places: where each came from, for error messages.
+        rows: gives the images from the first on, anew with each call; at least one.
         mode: ``L``, ``RGB`` or ``auto``, which is RGB if any image has colour.
-        image_size: side to resize to (bilinear, anti-aliased, aspect ratio not kept); None keeps the native size.
-
-    Returns:
-        (n, channels, s, s) uint8.
+        image_size: side to resize to; None keeps the native size.
 
     Raises:
-        ValueError: an unknown mode, an image that is missing or cannot be decoded (named), or native sizes that
-            differ or are not square.
+        ValueError: an unknown mode, or an image that is missing, cannot be read or is not square at its native size.
     """
     if mode not in ("auto", *_CHANNELS):
         raise ValueError(f"dataset.mode={mode!r} is unknown; choose auto, {', '.join(_CHANNELS)}")
     if image_size is not None and image_size < 1:
         raise ValueError(f"dataset.image_size={image_size} must be positive, or null for the native size")
     if mode == "auto":
-        grey = all(_is_grey(item, place) for item, place in zip(items, places, strict=True))
-        mode = "L" if grey else "RGB"
-    side = _native_side(items[0], places[0]) if image_size is None else image_size
-    out = np.empty((len(items), _CHANNELS[mode], side, side), np.uint8)
-    fast = mode == "RGB"
-    for row, item, place in zip(out, items, places, strict=True):
-        fast = fast and _fill_fast(row, item)  # given up at the first image that needs more
-        if fast:
+        mode = "L" if all(map(_is_grey, rows())) else "RGB"
+    side = _native_side(next(iter(rows()))) if image_size is None else image_size
+    return _CHANNELS[mode], side, side
+
+
+def decoded_blocks(rows: Iterable[Undecoded], shape: Shape, resize: bool) -> Iterator[np.ndarray]:
+    """Decode images in order, some threads at a time, holding only a few blocks.
+
+    Grey becomes RGB by repetition, palettes are looked up, an alpha channel is dropped, 16-bit grey is scaled by
+    255/65535, and the EXIF orientation is applied. What becomes of an image depends on nothing but the image.
+
+    Args:
+        rows: the images.
+        shape: of each decoded image.
+        resize: whether other sizes are resized (bilinear, anti-aliased, aspect ratio not kept) or refused.
+
+    Yields:
+        uint8 (b, channels, s, s), b at most 128.
+
+    Raises:
+        ValueError: an image that is missing or cannot be decoded, or has another size; named.
+    """
+    rows = iter(rows)
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque = deque()
+        try:
+            while block := list(islice(rows, _BLOCK)):
+                waiting.append(pool.submit(_decoded_block, block, shape, resize))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _decoded_block(block: list[Undecoded], shape: Shape, resize: bool) -> np.ndarray:
+    out = np.empty((len(block), *shape), np.uint8)
+    for pixels, row in zip(out, block, strict=True):
+        if row.crop_seed is None and _fill_fast(pixels, row.item):
             continue
-        image = _decode(item, place, mode)
-        if image.size != (side, side):
-            if image_size is None:
-                raise ValueError(_sizes_differ(image, place, side))
-            image = image.resize((side, side), Image.Resampling.BILINEAR)
-        row[:] = np.asarray(image).reshape(side, side, -1).transpose(2, 0, 1)
+        image = _decode(row, "L" if shape[0] == 1 else "RGB")
+        if row.crop_seed is not None:
+            image = cropped(image, row.crop_seed)
+        if image.size != shape[1:]:
+            if not resize:
+                raise ValueError(_sizes_differ(image, row.place, shape[1]))
+            image = image.resize(shape[1:], Image.Resampling.BILINEAR)
+        pixels[:] = np.asarray(image).reshape(*shape[1:], -1).transpose(2, 0, 1)
     return out
 
 
-def _fill_fast(row: np.ndarray, item: bytes | Path | np.ndarray | None) -> bool:
-    """Decode a JPEG or 8-bit RGB PNG that has the right size, three times as fast as Pillow; False: not done."""
+def _fill_fast(pixels: np.ndarray, item: ImageItem | None) -> bool:
+    """Decode a JPEG or 8-bit PNG of the right size and colour, three times as fast as Pillow; False: not done."""
+    channels, side = pixels.shape[:2]
     if not isinstance(item, bytes):
         return False
-    plain_png = item.startswith(_PNG) and item[24:26] == b"\x08\x02"  # bit depth 8, colour type RGB
-    if not (plain_png or item.startswith(_JPEG)):
+    if item.startswith(_PNG):
+        size, kind, kinds = (item[20:24], item[16:20]), item[24:26], _PNG_KINDS
+    elif item.startswith(_JPEG):
+        size, kind, kinds = *_jpeg_frame(item), _JPEG_KINDS
+    else:
+        return False
+    if kind not in kinds[channels] or any(int.from_bytes(length) != side for length in size):
         return False
     try:
         encoded = torch.frombuffer(bytearray(item), dtype=torch.uint8)
-        pixels = decode_image(encoded, ImageReadMode.RGB, apply_exif_orientation=True)
+        decoded = decode_image(encoded, _READ_MODES[channels], apply_exif_orientation=True)
     except RuntimeError:
         return False  # Pillow either reads it or names the fault
-    if tuple(pixels.shape) != row.shape:
-        return False
-    row[:] = pixels.numpy()
+    pixels[:] = decoded.numpy()
     return True
 
 
-def _open(item: bytes | Path | np.ndarray | None, place: str) -> Image.Image:
+def _jpeg_frame(item: bytes) -> tuple[tuple[bytes, bytes], int]:
+    """Return height, width (big-endian) and number of components that the frame header of a JPEG tells; 0 if none."""
+    at = 2
+    while at + 10 <= len(item) and item[at] == 0xFF:
+        marker = item[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return (item[at + 5 : at + 7], item[at + 7 : at + 9]), item[at + 9]
+        at += 2 + int.from_bytes(item[at + 2 : at + 4])
+    return (b"", b""), 0
+
+
+def _open(row: Undecoded) -> Image.Image:
+    item, place = row.item, row.place
     if item is None:
         raise ValueError(f"image missing: {place}")
     if isinstance(item, np.ndarray):
         return Image.fromarray(item)
     try:
         return Image.open(BytesIO(item) if isinstance(item, bytes) else item)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # formats differ in what they raise
         raise ValueError(f"cannot read image {place}: {error}") from error
 
 
-def _decode(item: bytes | Path | np.ndarray | None, place: str, mode: str) -> Image.Image:
-    with _open(item, place) as image:
+def _decode(row: Undecoded, mode: str) -> Image.Image:
+    with _open(row) as image:
         try:
             image.load()
             if "exif" in image.info:
                 image = ImageOps.exif_transpose(image)
             return _to_mode(image, mode)
-        except (OSError, SyntaxError, ValueError, EOFError) as error:
-            raise ValueError(f"cannot decode image {place}: {error}") from error
+        except Exception as error:  # formats differ in what they raise
+            raise ValueError(f"cannot decode image {row.place}: {error}") from error
 
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:
@@ -113,15 +169,15 @@ def _to_mode(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _is_grey(item: bytes | Path | np.ndarray | None, place: str) -> bool:
-    with _open(item, place) as image:
+def _is_grey(row: Undecoded) -> bool:
+    with _open(row) as image:
         return image.mode in _GREY_MODES or image.mode.startswith("I")
 
 
-def _native_side(item: bytes | Path | np.ndarray | None, place: str) -> int:
-    image = _decode(item, place, "L")
+def _native_side(row: Undecoded) -> int:
+    image = _decode(row, "L")
     if image.width != image.height:
-        raise ValueError(_sizes_differ(image, place, image.height))
+        raise ValueError(_sizes_differ(image, row.place, image.height))
     return image.width
 
 

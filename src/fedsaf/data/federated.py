@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from fedsaf.data.batches import ClientData
-from fedsaf.data.datasets import ImageDataset
+from fedsaf.data.datasets import LabelledDataset, Samples
 from fedsaf.data.partition import Assignment, Partitioner, Rng
 from fedsaf.data.record import PartitionRecord
-from fedsaf.data.splits import Parts, random_split, stratified_split
+from fedsaf.data.splits import Parts, ordered_split, random_split, stratified_split
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class FederatedData:
         record: index lists per client.
     """
 
-    dataset: ImageDataset
+    dataset: LabelledDataset
     record: PartitionRecord
 
     @property
@@ -38,20 +38,25 @@ class FederatedData:
         return self.record.num_clients
 
     def client(self, client: int) -> ClientData:
-        """Return one client's view, on the device of the images."""
-        device = self.dataset.images.device
+        """Return one client's view, on the device of the inputs."""
+        device = self.dataset.inputs.device
         train, test = (torch.from_numpy(part[client]).to(device) for part in (self.record.train, self.record.test))
-        return ClientData(self.dataset.images, self.dataset.labels, train, test)
+        return ClientData(self.dataset.inputs, self.dataset.labels, train, test)
 
     def to(self, device: torch.device | str, channels_last: bool = False) -> FederatedData:
-        """Return a copy whose images lie on ``device``, in the memory format that every batch then has."""
+        """Return a copy whose images lie on ``device``, in the memory format that every batch then has.
+
+        Inputs that map a file stay as they are, since they may be larger than any memory.
+        """
+        if self.dataset.file is not None:
+            return self
         layout = torch.channels_last if channels_last else torch.contiguous_format
-        images = self.dataset.images.to(device).contiguous(memory_format=layout)
-        return replace(self, dataset=replace(self.dataset, images=images, labels=self.dataset.labels.to(device)))
+        inputs = self.dataset.inputs.to(device).contiguous(memory_format=layout)
+        return replace(self, dataset=replace(self.dataset, inputs=inputs, labels=self.dataset.labels.to(device)))
 
 
 def federate(
-    dataset: ImageDataset, partitioner: Partitioner, num_clients: int, split: str, train_fraction: float
+    dataset: Samples, partitioner: Partitioner, num_clients: int, split: str, train_fraction: float
 ) -> FederatedData:
     """Assign the samples to clients, then split each client's samples.
 
@@ -63,12 +68,12 @@ def federate(
         num_clients: N.
         split: ``stratified`` (classes of one sample train), ``random`` (the papers' and public code's), or
             ``common``: only the first official part is partitioned and trains whole, in an order drawn per client,
-            and every client tests on all other parts (FedProc).
-        train_fraction: share of a client's samples that trains; not used by ``common``.
+            and every client tests on all other parts (FedProc). Not used by a data set with a split of its own.
+        train_fraction: share of a client's samples that trains; not used by ``common`` or a split of its own.
 
     Raises:
-        ValueError: an unknown split, a fraction outside (0, 1), ``common`` without a second official part, or a rule
-            that cannot serve N clients.
+        ValueError: an unknown split, a fraction outside (0, 1), ``common`` without a second official part, a rule
+            that cannot serve N clients, or one that scatters samples which overlap with their neighbours.
     """
     if split not in (*_SPLITS, "common"):
         raise ValueError(f"split={split!r} is unknown; choose {', '.join(_SPLITS)} or common")
@@ -76,43 +81,78 @@ def federate(
         raise ValueError(f"train_fraction={train_fraction} must lie between 0 and 1")
     labels = dataset.labels.cpu().numpy()
     groups = None if dataset.groups is None else dataset.groups.cpu().numpy()
-    pool = len(labels)
-    if split == "common":
-        if len(dataset.parts) < 2:
-            raise ValueError(f"split=common needs an official test part; {dataset.name} has only {dataset.parts}")
-        pool = next(iter(dataset.parts.values()))
+    pool = _pool_size(dataset, split)
     rng = partitioner.rng()
     assignment = partitioner(labels[:pool], None if groups is None else groups[:pool], num_clients, rng)
-    if split == "common":
-        train = [own[rng.permutation(len(own))] for own in assignment.indices]
-        test = [np.arange(pool, len(labels))] * num_clients
-    else:
-        parts = [(own, _SPLITS[split](labels[own], train_fraction, rng)) for own in assignment.indices]
-        train, test = [own[a] for own, (a, _) in parts], [own[b] for own, (_, b) in parts]
-    facts = _facts(dataset, partitioner, assignment, pool) | {"split": split, "train_fraction": train_fraction}
+    train, test, rule = _split(dataset, assignment, labels, split, train_fraction, rng)
+    fitted = dataset.fitted(np.unique(np.concatenate(train)))
     record = PartitionRecord(
         train=train,
         test=test,
         train_counts=_counts(labels, train, dataset.num_classes),
         test_counts=_counts(labels, test, dataset.num_classes),
         class_names=dataset.class_names,
-        facts=facts,
+        facts=_facts(dataset, partitioner, assignment, pool) | rule | dict(fitted.learnt),
+        client_groups=tuple(dataset.group_names[group] for group in assignment.groups or ()),
     )
     for note in record.notes:
         log.warning("partition: %s", note)
-    return FederatedData(dataset, record)
+    return FederatedData(fitted, record)
 
 
-def _facts(dataset: ImageDataset, partitioner: Partitioner, assignment: Assignment, pool: int) -> dict:
+def _pool_size(dataset: Samples, split: str) -> int:
+    """Return how many samples, from the first on, are shared out."""
+    if split != "common":
+        return len(dataset)
+    if dataset.own_split is not None:
+        raise ValueError(f"split=common: the samples of {dataset.name} are split by their order; choose another split")
+    if len(dataset.parts) < 2:
+        raise ValueError(f"split=common needs an official test part; {dataset.name} has only {dataset.parts}")
+    return next(iter(dataset.parts.values()))
+
+
+def _split(
+    dataset: Samples, assignment: Assignment, labels: np.ndarray, split: str, train_fraction: float, rng: Rng
+) -> tuple[list[np.ndarray], list[np.ndarray], dict]:
+    """Return every client's training and test samples, and what the record says about the rule."""
+    rule = {"split": split, "train_fraction": train_fraction}
+    if split == "common":
+        pool = _pool_size(dataset, split)
+        train = [own[rng.permutation(len(own))] for own in assignment.indices]
+        return train, [np.arange(pool, len(labels))] * len(train), rule
+    if dataset.own_split is not None:
+        rule = {"split": "ordered", **asdict(dataset.own_split)}
+        _check_runs(dataset, assignment)
+        splits = [ordered_split(len(own), **asdict(dataset.own_split)) for own in assignment.indices]
+    else:
+        splits = [_SPLITS[split](labels[own], train_fraction, rng) for own in assignment.indices]
+    pairs = list(zip(assignment.indices, splits, strict=True))
+    return [own[a] for own, (a, _) in pairs], [own[b] for own, (_, b) in pairs], rule
+
+
+def _check_runs(dataset: Samples, assignment: Assignment) -> None:
+    """Raise unless every client holds consecutive samples of one group, since these overlap with their neighbours."""
+    for client, own in enumerate(assignment.indices):
+        same = dataset.groups is None or len(np.unique(dataset.groups[own])) == 1
+        if not same or (np.diff(own) != 1).any():
+            raise ValueError(
+                f"neighbouring samples of {dataset.name} overlap, so a client must hold consecutive samples of one "
+                f"user; client {client} does not; choose partition=by_user"
+            )
+
+
+def _facts(dataset: Samples, partitioner: Partitioner, assignment: Assignment, pool: int) -> dict:
     return {
         "dataset": dataset.name,
         "fingerprint": dataset.fingerprint,
         "parts": dataset.parts,
+        "subset": dataset.subset,
         "label_mapping": dataset.label_mapping,
         "rule": type(partitioner).__name__,
         "parameters": asdict(partitioner),
         "tries": assignment.tries,
         "moved": assignment.moved,
+        "left_out": {**dataset.left_out, **assignment.left_out},
         "unused": pool - sum(map(len, assignment.indices)),
         "numpy": np.__version__,
     }

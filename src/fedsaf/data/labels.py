@@ -63,6 +63,28 @@ def encode_labels(values: Sequence[Any], names: Sequence[str] | None, what: str)
     return EncodedLabels(ids, tuple(map(str, distinct)), mapping)
 
 
+def encode_groups(values: Sequence[Any], names: Sequence[str] | None, what: str) -> EncodedLabels:
+    """Map groups to contiguous ids in the order of their names, those without a sample left out.
+
+    So domains come in alphabetical order however the source numbers them.
+
+    Args:
+        values: see `encode_labels`.
+        names: see `encode_labels`.
+        what: see `encode_labels`.
+
+    Raises:
+        ValueError: see `encode_labels`.
+
+    >>> encode_groups([0, 2, 2], ["sketch", "photo", "art"], "group").ids.tolist()
+    [1, 0, 0]
+    """
+    encoded = encode_labels(values, names, what)
+    if names is None:
+        return encoded
+    return encode_labels([names[i] for i in encoded.ids], None, what)
+
+
 def _whole(value: Any, what: str) -> int:
     try:
         whole = int(value)

@@ -1,20 +1,22 @@
-"""Images in local parquet files; read in place, no cache is written."""
+"""Local parquet files, read in place."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedsaf.data.columns import TablePart, TableSource
-from fedsaf.data.datasets import RawImages
+from fedsaf.data.columns import TableSource
+from fedsaf.data.images import RawImages
+from fedsaf.data.tables import TablePart, file_identity, picked
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +24,8 @@ PARTS = ("train", "valid", "test")
 """Official parts, in the order in which they are pooled."""
 
 _PART_NAME = re.compile(r"(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?![a-z])")
+
+_BATCH_ROWS = 256
 
 T = TypeVar("T")
 
@@ -90,8 +94,21 @@ def _part(name: str, file: Path) -> TablePart:
         features = Features.from_arrow_schema(pq.read_schema(file))
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"dataset.path: {file} is not a readable parquet file: {error}") from error
-    return TablePart(name, file.name, file.parent, features, partial(_read, file))
+    read, stream = partial(_read, file), partial(_stream, file)
+    return TablePart(name, file.name, file.parent, features, read, stream, file_identity(file))
 
 
 def _read(file: Path, columns: list[str]) -> pa.Table:
     return pq.read_table(file, columns=columns)
+
+
+def _stream(file: Path, column: str, rows: np.ndarray) -> Iterator[Any]:
+    """Yield values in the order of the file; row groups without a wanted row are not read."""
+    start = 0
+    with pq.ParquetFile(file, memory_map=True) as source:
+        for group in range(source.num_row_groups):
+            stop = start + source.metadata.row_group(group).num_rows
+            here = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)] - start
+            if len(here):
+                yield from picked(source.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[column]), here)
+            start = stop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,11 @@ class PartitionRecord:
         test_counts: (N, C) the same for testing.
         class_names: C names.
         facts: plain values saved beside the hash: data set, fingerprint, parts, rule, parameters, split, tries,
-            moved and unused samples.
+            moved and unused samples, and what the rule left out.
+        client_groups: name of the one group (domain, user) that each client holds; empty if they hold no one group.
+
+    Raises:
+        ValueError: as many groups as clients are expected, or none.
     """
 
     train: Sequence[np.ndarray]
@@ -33,11 +38,28 @@ class PartitionRecord:
     test_counts: np.ndarray
     class_names: tuple[str, ...]
     facts: dict[str, Any]
+    client_groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the one field that may be empty."""
+        if self.client_groups and len(self.client_groups) != len(self.train):
+            raise ValueError(f"client_groups has {len(self.client_groups)} names for {len(self.train)} clients")
 
     @property
     def num_clients(self) -> int:
         """Number of clients N."""
         return len(self.train)
+
+    @cached_property
+    def client_names(self) -> tuple[str, ...]:
+        """What to call the clients: their group, ``group/1``, ``group/2`` where several share one, else their id."""
+        if not self.client_groups:
+            return tuple(map(str, range(self.num_clients)))
+        holders, met, names = Counter(self.client_groups), Counter(), []
+        for group in self.client_groups:
+            met[group] += 1
+            names.append(group if holders[group] == 1 else f"{group}/{met[group]}")
+        return tuple(names)
 
     @cached_property
     def hash(self) -> str:
@@ -57,10 +79,12 @@ class PartitionRecord:
     def notes(self) -> list[str]:
         """What a reader of the table should know, one sentence each."""
         facts, unseen = self.facts, self.unseen
+        left_out = [f"{number} {what}" for what, number in facts["left_out"].items() if number]
         untested = [i for i, test in enumerate(self.test) if len(test) == 0]
         candidates = [
             (facts["moved"], f"{facts['moved']} samples were moved to clients below the minimum size"),
             (facts["unused"], f"{facts['unused']} samples are held by no client"),
+            (left_out, f"left out: {', '.join(left_out)}"),
             (
                 unseen.any(),
                 f"{(unseen > 0).sum()} clients are tested on classes they never train on ({unseen.sum()} pairs)",
@@ -70,13 +94,15 @@ class PartitionRecord:
         return [text for present, text in candidates if present]
 
     def save(self, folder: Path) -> None:
-        """Write ``partition.npz`` (indices) and ``partition.json`` (hash, facts, sizes, counts, notes)."""
+        """Write ``partition.npz`` (indices) and ``partition.json`` (hash, facts, names, sizes, counts, notes)."""
         arrays = {f"{part}_{i}": a for part in ("train", "test") for i, a in enumerate(getattr(self, part))}
         np.savez_compressed(folder / "partition.npz", **arrays)
         content = {
             "hash": self.hash,
             **self.facts,
             "num_clients": self.num_clients,
+            "client_names": list(self.client_names),
+            "client_groups": list(self.client_groups),
             "class_names": list(self.class_names),
             "sizes": {"train": [len(a) for a in self.train], "test": [len(a) for a in self.test]},
             "counts": {"train": self.train_counts.tolist(), "test": self.test_counts.tolist()},
@@ -95,14 +121,16 @@ class PartitionRecord:
         content = json.loads((folder / "partition.json").read_text(encoding="utf-8"))
         with np.load(folder / "partition.npz") as arrays:
             parts = {part: [arrays[f"{part}_{i}"] for i in range(content["num_clients"])] for part in ("train", "test")}
-        derived = ("hash", "num_clients", "class_names", "sizes", "counts", "unseen", "notes")
+        derived = ("hash", "num_clients", "client_names", "sizes", "counts", "unseen", "notes")
+        own = ("client_groups", "class_names")
         record = cls(
             train=parts["train"],
             test=parts["test"],
             train_counts=np.array(content["counts"]["train"]),
             test_counts=np.array(content["counts"]["test"]),
             class_names=tuple(content["class_names"]),
-            facts={key: value for key, value in content.items() if key not in derived},
+            facts={key: value for key, value in content.items() if key not in derived + own},
+            client_groups=tuple(content["client_groups"]),
         )
         if record.hash != content["hash"]:
             raise ValueError(f"{folder}: partition.npz has hash {record.hash}, partition.json says {content['hash']}")

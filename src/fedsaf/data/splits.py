@@ -57,3 +57,16 @@ def random_split(labels: np.ndarray, train_fraction: float, rng: Rng) -> Parts:
     order = rng.permutation(len(labels))
     train = min(max(int(train_fraction * len(labels)), 2), len(labels))
     return order[len(labels) - train :], order[: len(labels) - train]
+
+
+def ordered_split(num_samples: int, train_fraction: float, gap: int) -> Parts:
+    """Split by order, for samples that overlap with their neighbours, such as the windows of a text.
+
+    The first floor(train_fraction n) samples train, the next ``gap`` are used by nobody, the others test. A client of
+    n <= floor(train_fraction n) + gap samples tests on nothing.
+
+    >>> [part.tolist() for part in ordered_split(10, 0.5, 2)]
+    [[0, 1, 2, 3, 4], [7, 8, 9]]
+    """
+    end = int(train_fraction * num_samples)
+    return np.arange(end), np.arange(min(end + gap, num_samples), num_samples)

@@ -1,4 +1,4 @@
-"""What a client reads: normalised batches of its own parts, in the layout of its architecture."""
+"""What a client reads: prepared batches of its own parts, in the layout of its architecture."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedsaf.data.augment import Augment
-from fedsaf.data.batches import ClientData, Normalise, batch_bounds
+from fedsaf.data.batches import ClientData, batch_bounds
 
-LAST_BATCH: dict[str, tuple[bool | str, int]] = {"merge": (False, 2), "drop": (True, 2), "drop_strict": ("strict", 1)}
+LEAST_BATCH = 5
+"""Batch normalisation over two or three samples, where the last feature maps are of 1 x 1, has gradients some 1,000 to
+10^6 times those of a batch of ten: one such step leaves running statistics under which a deep network overflows."""
+
+LAST_BATCH: dict[str, tuple[bool | str, int]] = {
+    "merge": (False, LEAST_BATCH),
+    "drop": (True, 2),
+    "drop_strict": ("strict", 1),
+}
 """What happens to the incomplete last batch, as `batch_bounds` is told: whether it is dropped, and its least size."""
 
 Batch = tuple[Tensor, Tensor]
@@ -22,18 +30,20 @@ class ClientFeed:
     """The batches of one client.
 
     Attributes:
-        data: its samples, uint8, already on the device where it works.
-        normalise: uint8 to float32, on the device.
+        data: its samples as they are stored, on the device where it works if they fit there.
+        device: where batches go.
+        prepare: makes a stored batch into one that the model reads, on the device.
         augment: what happens to training images before; clean and test passes show them as they are.
         memory_format: layout of the images of a batch.
         batch_size: B of training.
         eval_batch_size: samples per step of evaluation and clean passes.
-        last_batch: ``merge`` (kept; a remainder of one joins the batch before it), ``drop`` (unless it is the only one)
-            or ``drop_strict`` (a client smaller than a batch trains on nothing).
+        last_batch: ``merge`` (kept; fewer than five samples join the batch before them), ``drop`` (unless it is the
+            only one) or ``drop_strict`` (a client smaller than a batch trains on nothing).
     """
 
     data: ClientData
-    normalise: Normalise
+    device: torch.device
+    prepare: nn.Module
     augment: Augment
     memory_format: torch.memory_format
     batch_size: int
@@ -62,17 +72,20 @@ class ClientFeed:
         """
         drop_last, least = LAST_BATCH[self.last_batch]
         for x, y in self.data.train_batches(self.batch_size, positions, drop_last, least):
-            yield self._prepare(self.augment(x)), y
+            yield self._prepared(x, y, self.augment)
 
     def clean_pass(self) -> Iterator[Batch]:
         """Yield the whole training part in stored order, for passes in evaluation mode."""
         for x, y in self.data.eval_batches("train", self.eval_batch_size):
-            yield self._prepare(x), y
+            yield self._prepared(x, y)
 
     def test_pass(self) -> Iterator[Batch]:
         """Yield the whole test part."""
         for x, y in self.data.eval_batches("test", self.eval_batch_size):
-            yield self._prepare(x), y
+            yield self._prepared(x, y)
 
-    def _prepare(self, x: Tensor) -> Tensor:
-        return self.normalise(x.contiguous(memory_format=self.memory_format))
+    def _prepared(self, x: Tensor, y: Tensor, augment: Augment | None = None) -> Batch:
+        x, y = x.to(self.device), y.to(self.device)
+        if augment is not None:
+            x = augment(x)
+        return self.prepare(x.contiguous(memory_format=self.memory_format)), y

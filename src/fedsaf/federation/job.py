@@ -14,7 +14,7 @@ from lightning.fabric import Fabric
 from torch.optim import Optimizer
 
 from fedsaf.data.augment import Augment
-from fedsaf.data.batches import Normalise, batch_bounds
+from fedsaf.data.batches import batch_bounds, preparation
 from fedsaf.data.federated import FederatedData
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.federation.checkpoint import Checkpoint
@@ -29,7 +29,7 @@ from fedsaf.federation.ranks import Ranks, assign_owners
 from fedsaf.federation.records import ClientFacts, RecordBuilder
 from fedsaf.federation.saver import Saver
 from fedsaf.federation.server import Server
-from fedsaf.federation.store import STORES, client_store
+from fedsaf.federation.store import STORES, open_store
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.groups import ModelGroup
 from fedsaf.types import ImageFacts, ServerContext
@@ -48,7 +48,7 @@ class RunSettings:
         initialisation: see `ClientFactory`.
         diagnostics_every: see `RecordBuilder`.
         checkpoint_overhead: see `Checkpoint`.
-        client_store: see `client_store`.
+        store: see `open_store`.
     """
 
     batch_size: int
@@ -57,10 +57,10 @@ class RunSettings:
     initialisation: str
     diagnostics_every: int
     checkpoint_overhead: float
-    client_store: str
+    store: str
 
     def __post_init__(self) -> None:
-        known = {"last_batch": LAST_BATCH, "initialisation": INITIALISATIONS, "client_store": STORES}
+        known = {"last_batch": LAST_BATCH, "initialisation": INITIALISATIONS, "store": STORES}
         for name, choices in known.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}")
@@ -123,7 +123,7 @@ class Job:
         """Builder of the clients."""
         dataset = self.data.dataset
         return ClientFactory(
-            models=ModelContext(self.group, dataset.num_classes, dataset.channels, dataset.image_size),
+            models=ModelContext(self.group, dataset.num_classes, dataset.facts),
             method=self.method,
             optimizer=self.optimizer,
             rounds=self.loop.rounds,
@@ -144,18 +144,19 @@ class Job:
             class_counts=torch.from_numpy(self.data.record.train_counts),
             initial=lambda scope: read_scope(self.factory.template(), scope),
             class_names=dataset.class_names,
-            images=ImageFacts(dataset.channels, dataset.image_size, dataset.mean, dataset.std, dataset.fingerprint),
+            images=dataset.facts if isinstance(dataset.facts, ImageFacts) else None,
         )
         return Server(self.method.channels, context)
 
     def feeds(self, device: torch.device) -> dict[int, ClientFeed]:
-        """Return what each client reads, with the images on the device."""
+        """Return what each client reads, with inputs that are in memory on the device."""
         data = self.data.to(device)
-        normalise = Normalise(data.dataset.mean, data.dataset.std).to(device)
+        prepare = preparation(data.dataset.facts).to(device)
         return {
             client: ClientFeed(
                 data=data.client(client),
-                normalise=normalise,
+                device=device,
+                prepare=prepare,
                 augment=self.augment,
                 memory_format=self.group.memory_format_of(client, self.settings.batch_size),
                 batch_size=self.settings.batch_size,
@@ -223,7 +224,7 @@ def rank_loop(fabric: Fabric, stop: StopRequest, job: Job) -> FederatedLoop:
     """Put the parts of a job together on one rank."""
     costs = {client: job.group.cost_of(client) * facts.num_train for client, facts in job.clients.items()}
     ranks = Ranks(fabric, assign_owners(costs, fabric.world_size))
-    pool = ClientPool(job.factory, client_store(job.settings.client_store, job.outputs.folder), fabric.device)
+    pool = ClientPool(job.factory, open_store(job.settings.store, job.outputs.folder), fabric.device)
     server, method = job.server(), job.method
     work = LocalWork(fabric, method.channels, method.hooks, method.predictors, job.plan, lambda: stop.requested)
     saver = _saver(job, ranks)

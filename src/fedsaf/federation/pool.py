@@ -69,7 +69,7 @@ class ClientFactory:
         seed, purpose, index = draw
         context, method = self.models, self.method
         with seeded(seed, purpose, 0, index):
-            model = context.group.build(client, context.num_classes, context.channels, context.image_size)
+            model = context.group.build(client, context.num_classes, context.inputs)
         companions = {}
         for name, companion in method.companions.items():
             with seeded(seed, f"companion-{name}", 0, 0 if companion.shared else client):

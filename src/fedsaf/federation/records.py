@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
-import torch
-
 from fedsaf.evaluation.metrics import summarise_accuracies
 from fedsaf.federation.ranks import Failure
 from fedsaf.federation.server import Server
@@ -30,6 +27,7 @@ class RoundFacts:
         hits: correct answers by client and prediction rule; empty if the round was not evaluated.
         server_seconds: wall time of the server's update.
         evaluation_seconds: wall time of the evaluation.
+        peaks: most memory that any rank needed since the round before; see `memory`.
     """
 
     round: int
@@ -42,6 +40,7 @@ class RoundFacts:
     hits: dict[int, dict[str, int]] = field(default_factory=dict)
     server_seconds: float = 0.0
     evaluation_seconds: float = 0.0
+    peaks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,8 @@ class RecordBuilder:
             "server": facts.server_seconds,
             "evaluation": facts.evaluation_seconds,
             "total": round_seconds,
-            "resident_bytes": psutil.Process().memory_info().rss,
+            **facts.peaks,
         }
-        if torch.cuda.is_available():
-            timing["device_bytes"] = torch.cuda.max_memory_allocated()
-            torch.cuda.reset_peak_memory_stats()
         return RoundRecord(facts.round, metrics, self._client_rows(facts, per_client), timing)
 
     def _accuracy(self, facts: RoundFacts, rule: str) -> dict[str, float | None] | None:

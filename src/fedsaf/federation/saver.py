@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedsaf.federation.checkpoint import Checkpoint
+from fedsaf.federation.memory import largest, take_peaks
 from fedsaf.federation.pool import ClientPool
 from fedsaf.federation.ranks import Ranks
 from fedsaf.federation.records import RecordBuilder, RoundFacts
@@ -88,6 +89,7 @@ class Saver:
 
     def close_round(self, facts: RoundFacts, server: Server, pool: ClientPool, ranks: Ranks) -> None:
         """Record the round, and save it if a checkpoint is due."""
+        facts.peaks = largest(ranks.gather(take_peaks()))
         if ranks.is_zero:
             now = time.perf_counter()
             record = self.builder.build(facts, server, now - self._round_began)

@@ -64,8 +64,8 @@ STORES: dict[str, Callable[[Path | None], MutableMapping[int, ClientState]]] = {
 }
 
 
-def client_store(kind: str, parent: Path | None) -> MutableMapping[int, ClientState]:
+def open_store(kind: str, parent: Path | None) -> MutableMapping[int, ClientState]:
     """Return an empty store: ``memory`` or ``disk``."""
     if kind not in STORES:
-        raise ValueError(f"client store {kind!r} is unknown; choose one of {', '.join(STORES)}")
+        raise ValueError(f"store {kind!r} is unknown; choose one of {', '.join(STORES)}")
     return STORES[kind](parent)

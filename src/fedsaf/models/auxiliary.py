@@ -9,13 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedsaf.models.backbones import find_architecture
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.heads import build_head
 from fedsaf.models.split import SplitModel
-
-HTC_AUXILIARY = "cnn"
-"""What groups with several heads (HtC) take, CNN-4; every other group takes its first architecture."""
 
 
 class Auxiliary:
@@ -33,15 +29,14 @@ class Auxiliary:
         """Choose the network.
 
         Args:
-            architecture: a name, or None for the group's first, in HtC groups CNN-4.
+            architecture: a name that the clients' group knows, or None for its own choice: the first, in HtC groups
+                CNN-4.
             feature_dim: of this model, at most the clients' d; None for that.
             lr: learning rate of its parameters; None for the client's.
 
         Raises:
-            ValueError: an architecture that nobody knows, or a feature dimension below one.
+            ValueError: a feature dimension below one.
         """
-        if architecture is not None:
-            find_architecture(architecture)
         if feature_dim is not None and feature_dim < 1:
             raise ValueError(f"feature_dim of the auxiliary model is {feature_dim}; expected at least 1, or null")
         self.architecture, self.feature_dim, self.lr = architecture, feature_dim, lr
@@ -50,16 +45,16 @@ class Auxiliary:
         """Return the model, the same for every client but for the draw.
 
         Raises:
-            ValueError: the architecture cannot read the images.
+            ValueError: an architecture that the group does not know, or that cannot read the clients' inputs.
         """
-        group = context.group
-        heterogeneous_heads = any(head.startswith("htc") for head in group.heads)
-        name = self.architecture or (HTC_AUXILIARY if heterogeneous_heads else group.architectures[0])
-        architecture = find_architecture(name)
-        architecture.check_images(context.channels, context.image_size)
-        trunk = architecture.build(context.channels, context.image_size, group.small_stem)
+        group, inputs = context.group, context.inputs
+        name = self.architecture or group.auxiliary
+        group.find_architecture(name)
+        group.check_architecture(name, inputs)
+        trunk = group.build_trunk(name, inputs)
         feature_dim = min(self.feature_dim or group.feature_dim, group.feature_dim)
-        return SplitModel(trunk, build_head("linear", feature_dim, context.num_classes, False), feature_dim)
+        head = build_head("linear", feature_dim, context.num_classes, False)
+        return SplitModel(trunk, head, feature_dim, feature_end=group.feature_end(name))
 
 
 class HiddenMap:

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import timm
-import torch
 from torch import nn
 
 from fedsaf.models import adaptation, cnn, googlenet, resnet_small  # noqa: F401  the last three register with timm
 from fedsaf.models.pretrained import find_weights
+from fedsaf.models.trial import measured_width, patch_size_of, smallest_size, trial
 
 
 @dataclass(frozen=True)
-class Architecture:
+class ImageArchitecture:
     """How to build one trunk, and what a federation has to know about it.
 
     Attributes:
@@ -50,7 +50,7 @@ class Architecture:
     patch_size: int = 1
 
     def check_images(self, in_channels: int, image_size: int) -> None:
-        """Raise a ValueError that names this architecture if it cannot read such images.
+        """Raise a ValueError that names this architecture, and a size it can read, if it cannot read such images.
 
         An architecture that nobody described here is tried out, on the meta device.
         """
@@ -58,20 +58,45 @@ class Architecture:
             raise ValueError(f"in_channels={in_channels}: architecture {self.name!r} needs at least one.")
         if image_size < self.min_image_size:
             raise ValueError(
-                f"image_size={image_size}: architecture {self.name!r} needs at least {self.min_image_size}."
+                f"dataset.image_size={image_size}: architecture {self.name!r} needs at least {self.min_image_size}."
             )
         if image_size % self.patch_size:
             raise ValueError(
-                f"image_size={image_size}: architecture {self.name!r} needs a multiple of its patch size "
+                f"dataset.image_size={image_size}: architecture {self.name!r} needs a multiple of its patch size "
                 f"{self.patch_size}; the next is {-(-image_size // self.patch_size) * self.patch_size}."
             )
         if self.name not in ARCHITECTURES:
             try:
-                with torch.device("meta"):
-                    self.build(in_channels, image_size).eval()(torch.empty(2, in_channels, image_size, image_size))
+                with trial():
+                    self.build(in_channels, image_size)
             except Exception as error:
-                shape = f"{in_channels} x {image_size} x {image_size}"
-                raise ValueError(f"Architecture {self.name!r} cannot read {shape} images: {error}") from error
+                smallest = smallest_size(self._reader(in_channels), self.patch_size, self._native_size())
+                known = f"it reads dataset.image_size={smallest}" if smallest else "no size was found that it reads"
+                raise ValueError(
+                    f"dataset.image_size={image_size}: architecture {self.name!r} cannot read {in_channels} x "
+                    f"{image_size} x {image_size} images; {known}. It says: {error}"
+                ) from error
+
+    def _reader(self, in_channels: int) -> Callable[[int], bool]:
+        """Return whether the network reads images of a side; it is built once if it is the same for all sides."""
+        with trial():
+            built = None if self._takes_image_size() else self._create(in_channels, 1)
+
+        def reads(image_size: int) -> bool:
+            try:
+                with trial():
+                    trunk = self._create(in_channels, image_size) if built is None else built
+                    measured_width(trunk, in_channels, image_size)
+            except Exception:  # whatever a network says to a size that it cannot read
+                return False
+            return True
+
+        return reads
+
+    def _native_size(self) -> int | None:
+        """Side of the images that timm's weights were trained on."""
+        config = timm.models.get_pretrained_cfg(self.timm_name)
+        return None if config is None else config.input_size[-1]
 
     def find_weights(self, folder: str | None) -> Path:
         """Return the file with pretrained weights; see :func:`fedsaf.models.pretrained.find_weights`."""
@@ -96,11 +121,22 @@ class Architecture:
             weights: file with pretrained weights, or None.
 
         Raises:
-            ValueError: if the small stem is undefined or would replace pretrained layers.
+            ValueError: if the small stem is undefined or would replace pretrained layers, or if a network that nobody
+                described here has another output than one vector per image.
         """
         if small_stem:
             self.check_small_stem(weights is not None)
-        trunk = timm.create_model(
+        trunk = self._create(in_channels, image_size, weights)
+        if self.name not in ARCHITECTURES:
+            trunk.num_features = measured_width(trunk, in_channels, image_size)
+        if self.initialise is not None and weights is None:
+            self.initialise(trunk)
+        if small_stem:
+            self.use_small_stem(trunk)
+        return trunk
+
+    def _create(self, in_channels: int, image_size: int, weights: Path | None = None) -> nn.Module:
+        return timm.create_model(
             self.timm_name,
             pretrained=weights is not None,
             pretrained_cfg_overlay={"file": str(weights), "custom_load": False} if weights else None,
@@ -109,13 +145,6 @@ class Architecture:
             img_size=image_size if self._takes_image_size() else None,
             **self.options,
         )
-        # timm: features before a pre-logits layer are num_features, what the trunk puts out is head_hidden_size
-        trunk.num_features = getattr(trunk, "head_hidden_size", trunk.num_features)
-        if self.initialise is not None and weights is None:
-            self.initialise(trunk)
-        if small_stem:
-            self.use_small_stem(trunk)
-        return trunk
 
     def _takes_image_size(self) -> bool:
         """Whether the parameters depend on the image size; timm says so for its own networks."""
@@ -123,19 +152,19 @@ class Architecture:
         return config is None or config.fixed_input_size
 
 
-def _resnet(name: str, channels_last_from: int, cost: float) -> Architecture:
+def _resnet(name: str, channels_last_from: int, cost: float) -> ImageArchitecture:
     own = name in ("resnet4", "resnet6", "resnet8", "resnet10")
     options = {} if own else {"zero_init_last": False}
     stem = adaptation.resnet_small_stem
-    return Architecture(name, name, True, channels_last_from, cost, options, use_small_stem=stem)
+    return ImageArchitecture(name, name, True, channels_last_from, cost, options, use_small_stem=stem)
 
 
-def _cnn(name: str, cost: float) -> Architecture:
-    return Architecture(name, name, False, 1, cost, use_small_stem=adaptation.no_small_stem, min_image_size=16)
+def _cnn(name: str, cost: float) -> ImageArchitecture:
+    return ImageArchitecture(name, name, False, 1, cost, use_small_stem=adaptation.no_small_stem, min_image_size=16)
 
 
-def _vit(name: str, timm_name: str, cost: float, patch_size: int) -> Architecture:
-    return Architecture(
+def _vit(name: str, timm_name: str, cost: float, patch_size: int) -> ImageArchitecture:
+    return ImageArchitecture(
         name,
         timm_name,
         batch_norm=False,
@@ -148,7 +177,7 @@ def _vit(name: str, timm_name: str, cost: float, patch_size: int) -> Architectur
     )
 
 
-ARCHITECTURES: dict[str, Architecture] = {
+ARCHITECTURES: dict[str, ImageArchitecture] = {
     architecture.name: architecture
     for architecture in (
         _cnn("cnn", cost=0.11),
@@ -162,7 +191,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         _resnet("resnet50", channels_last_from=1, cost=1.7),
         _resnet("resnet101", channels_last_from=1, cost=3.1),
         _resnet("resnet152", channels_last_from=1, cost=4.2),
-        Architecture(
+        ImageArchitecture(
             "googlenet",
             "googlenet",
             batch_norm=True,
@@ -172,7 +201,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             use_small_stem=adaptation.googlenet_small_stem,
             min_image_size=15,
         ),
-        Architecture(
+        ImageArchitecture(
             "mobilenetv2",
             "mobilenetv2_100",
             batch_norm=True,
@@ -194,7 +223,7 @@ times with 100.
 """
 
 
-def find_architecture(name: str) -> Architecture:
+def find_architecture(name: str) -> ImageArchitecture:
     """Return the architecture called ``name``: one of ``ARCHITECTURES``, or any model of timm.
 
     Raises:
@@ -210,14 +239,17 @@ def find_architecture(name: str) -> Architecture:
 
 
 @cache
-def _from_timm(name: str) -> Architecture:
+def _from_timm(name: str) -> ImageArchitecture:
     """Describe a model of timm that nobody measured: its cost is ResNet-18's, scaled by the number of parameters."""
-    with torch.device("meta"):
+    with trial():
         trunk = timm.create_model(name, num_classes=0)
-    return Architecture(
+    patch_size = patch_size_of(trunk)
+    return ImageArchitecture(
         name,
         name,
         batch_norm=any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in trunk.modules()),
         channels_last_from=None,
         cost=sum(parameter.numel() for parameter in trunk.parameters()) / 11_176_512,
+        min_image_size=patch_size,
+        patch_size=patch_size,
     )

@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import nn
 
 from fedsaf.models.groups import ModelGroup
+from fedsaf.types import InputFacts
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,12 @@ class ModelContext:
     Attributes:
         group: architectures of the clients.
         num_classes: C.
-        channels: of the images.
-        image_size: in pixels.
+        inputs: what the clients' inputs are like.
     """
 
     group: ModelGroup
     num_classes: int
-    channels: int
-    image_size: int
+    inputs: InputFacts
 
 
 class Companion(Protocol):

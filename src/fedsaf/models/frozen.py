@@ -37,7 +37,7 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map images to z (B, d) and logits (B, C), without graph."""
+        """Map inputs to z (B, d) and logits (B, C), without graph."""
         return self.model(x)
 
     @torch.no_grad()
@@ -60,5 +60,5 @@ class FrozenTwin:
 
     def build(self, context: ModelContext, client: int) -> nn.Module:
         """Return the twin with weights from the ambient generator."""
-        model = context.group.build(client, context.num_classes, context.channels, context.image_size)
+        model = context.group.build(client, context.num_classes, context.inputs)
         return Frozen(model)

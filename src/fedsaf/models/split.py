@@ -50,29 +50,39 @@ class SplitModel(nn.Module):
     The feature extractor f of the papers is ``backbone`` with ``feature_map``, their classifier h is ``head``.
 
     Args:
-        backbone: trunk with attribute ``num_features`` = W that maps images to (B, W).
+        backbone: trunk with attribute ``num_features`` = W that maps inputs to (B, W).
         head: maps (B, d) to (B, C).
         feature_dim: d.
         feature_map: ``"pool"`` is the HtFL papers' parameter-free :func:`pool_features`; the others learn, see
             :data:`fedsaf.models.projection.LEARNED_MAPS`.
+        feature_end: what is done to the d features at last; None for nothing.
 
     Raises:
         ValueError: if ``feature_map`` is unknown.
     """
 
-    def __init__(self, backbone: nn.Module, head: nn.Module, feature_dim: int, feature_map: str = "pool") -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        head: nn.Module,
+        feature_dim: int,
+        feature_map: str = "pool",
+        feature_end: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.feature_dim = feature_dim
         self.projection = build_feature_map(feature_map, backbone.num_features, feature_dim)
+        self.feature_end = feature_end
 
     def features(self, x: Tensor) -> Tensor:
-        """Map images (B, channels, s, s) to z (B, d)."""
+        """Map inputs (B, ...) to z (B, d)."""
         trunk = self.backbone(x)
-        return pool_features(trunk, self.feature_dim) if self.projection is None else self.projection(trunk)
+        z = pool_features(trunk, self.feature_dim) if self.projection is None else self.projection(trunk)
+        return z if self.feature_end is None else self.feature_end(z)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map images (B, channels, s, s) to z (B, d) and logits (B, C)."""
+        """Map inputs (B, ...) to z (B, d) and logits (B, C)."""
         z = self.features(x)
         return z, self.head(z)

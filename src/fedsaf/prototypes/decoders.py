@@ -138,7 +138,7 @@ class GeneratorSource:
             dataset = self.images.load(seed)
             if dataset.fingerprint == facts.fingerprint:
                 raise ValueError("generator.images are the clients' own data; name other, public images")
-            images = resized(recoloured(dataset.images.float() / 255, facts.channels), facts.size).clamp(0, 1)
+            images = resized(recoloured(dataset.inputs.float() / 255, facts.channels), facts.size).clamp(0, 1)
             with seeded(seed, "prototypes/decoder/train"):
                 self._train(generator, images)
         return generator.requires_grad_(False)

@@ -1,0 +1,132 @@
+"""Decoded images: in memory, or in a file that is mapped into it and shared by runs and ranks.
+
+Dimension letters: n images, s image side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Tensor
+
+from fedsaf.data.cache import cache_folder
+from fedsaf.data.datasets import mapped_tensor
+
+log = logging.getLogger(__name__)
+
+Blocks = Callable[[], Iterator[np.ndarray]]
+"""Decodes all images in order, anew with each call."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """All images of a set.
+
+    Attributes:
+        tensor: (n, channels, s, s) uint8; read-only where a file is mapped.
+        digest: SHA-256 of its bytes.
+        file: the mapped file; None in memory.
+    """
+
+    tensor: Tensor
+    digest: str
+    file: Path | None
+
+
+def pixels_in_memory(blocks: Blocks, shape: tuple[int, ...]) -> Pixels:
+    """Decode into one tensor of this shape."""
+    out, digest, start = np.empty(shape, np.uint8), hashlib.sha256(), 0
+    for block in blocks():
+        out[start : start + len(block)] = block
+        digest.update(block)
+        start += len(block)
+    return Pixels(torch.from_numpy(out), digest.hexdigest(), None)
+
+
+def pixels_in_file(blocks: Blocks, shape: tuple[int, ...], key: Mapping[str, str]) -> Pixels:
+    """Map the file of an earlier run, or decode into a new one first.
+
+    The file is written under another name and renamed when it is complete, by one process at a time; the others wait
+    for it. Beside it stand its key and checksum. A file that is not as it was left is made again: its size is compared
+    always, its checksum if the time of its last change differs.
+
+    Args:
+        blocks: see ``Blocks``.
+        shape: of the tensor.
+        key: everything that the pixels depend on.
+
+    Raises:
+        ValueError: the file does not fit on the disk.
+    """
+    text = json.dumps({**key, "shape": list(shape)}, sort_keys=True)
+    file = cache_folder("pixels") / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npy"
+    with FileLock(file.with_suffix(".lock")):
+        digest = _digest_of_intact(file, shape)
+        if digest is None:
+            digest = _write(blocks(), shape, file)
+            _describe(file, digest, text)
+        else:
+            log.info("decoded images are taken from %s", file)
+    return Pixels(mapped_tensor(file), digest, file)
+
+
+def _write(blocks: Iterator[np.ndarray], shape: tuple[int, ...], file: Path) -> str:
+    """Write blocks one after the other, so that memory stays free; return the checksum of the pixels."""
+    needed, free = int(np.prod(shape)), shutil.disk_usage(file.parent).free
+    if needed > free:
+        raise ValueError(
+            f"{needed / 2**30:.1f} GiB of decoded images do not fit into {file.parent}, where {free / 2**30:.1f} GiB "
+            "are free; set FEDSAF_CACHE=<folder with room>, or a larger dataset.memory_limit_gib to keep them in memory"
+        )
+    log.info("decoding %d images into %s (%.1f GiB); later runs read it", shape[0], file, needed / 2**30)
+    partial, digest = file.with_suffix(".partial"), hashlib.sha256()
+    try:
+        with partial.open("wb") as out:
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(out, header)
+            for block in blocks:
+                out.write(block)
+                digest.update(block)
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+    return digest.hexdigest()
+
+
+def _describe(file: Path, digest: str, key: str) -> None:
+    state = file.stat()
+    content = {"sha256": digest, "bytes": state.st_size, "changed": state.st_mtime_ns, "key": json.loads(key)}
+    partial = file.with_suffix(".json.partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    partial.replace(file.with_suffix(".json"))
+
+
+def _digest_of_intact(file: Path, shape: tuple[int, ...]) -> str | None:
+    """Return the checksum of the pixels in a file that is as it was written; None if it is not, or is not there."""
+    try:
+        content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+        digest, size, changed = content["sha256"], content["bytes"], content["changed"]
+        state, pixels = file.stat(), np.load(file, mmap_mode="r")
+    except FileNotFoundError:
+        return None
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        log.warning("decoded images in %s are damaged (%s) and made again", file, error)
+        return None
+    intact = state.st_size == size and pixels.shape == shape and pixels.dtype == np.uint8
+    if intact and state.st_mtime_ns != changed:
+        intact = hashlib.sha256(pixels).hexdigest() == digest
+    if not intact:
+        log.warning("decoded images in %s are not as they were written and made again", file)
+    return digest if intact else None
