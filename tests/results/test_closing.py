@@ -51,6 +51,11 @@ def table_rows(runs, predictor="classifier", measure="pooled"):
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def test_a_method_stands_under_the_name_that_says_what_it_is(make_run):
+    (row,) = table_rows([read_run(make_run("a", 60, 0, method={"name": "prototype_lexical", "reads": ["alignment"]}))])
+    assert row["method"] == "prototype_lexical"
+
+
 def test_mean_and_population_deviation_by_hand(make_run):
     runs = [read_run(make_run(f"r{seed}", hits, seed)) for seed, hits in enumerate((60, 70, 80))]
     # Mean 70; squared deviations 100, 0, 100 over three: sqrt(200 / 3).

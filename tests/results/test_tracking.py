@@ -205,8 +205,9 @@ def test_an_unreachable_or_refusing_server_means_offline_within_the_limit(tmp_pa
     assert "W&B is offline (" in result.stderr
     assert key not in result.stderr
     seconds = float(result.stdout.split()[1])
-    assert seconds < 10
-    assert time.monotonic() - started < 25
+    # Without our limits wandb tries for 90 s; a machine with other work takes several times the 3 s of a free one.
+    assert seconds < 40
+    assert time.monotonic() - started < 80
     (part,) = parts(tmp_path)
     summary = json.loads(inspect(part, "--summary"))
     assert summary["summary"]["classifier/pooled"] == 0.5

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedsaf.results.domains import DOMAIN_MEAN
 from fedsaf.results.recorder import STATUS, SUMMARY, read_json
 from fedsaf.results.summary import PREDICTORS
 
@@ -26,6 +27,8 @@ ABSENT = "-"
 READ_BY_METHOD = ("alignment", "prototype")
 """Groups that a method may not read, or fixes itself; their choice then says nothing about the run."""
 MIB = 2**20
+MAX_DOMAINS = 20
+"""Domains that the table of a run names; federations of users have hundreds."""
 
 
 @dataclass(frozen=True)
@@ -149,12 +152,14 @@ def failures(runs: Iterable[Run]) -> list[str]:
 
 
 def run_table(summary: Mapping[str, Any]) -> Table:
-    """Return the result of one finished run, from its ``summary.json``: both prediction rules, traffic and time."""
-    mib = {name: f"{summary[f'{name}_bytes'] / MIB:.2f} MiB" for name in ("upload", "download")}
-    seconds = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
+    """Return the result of one finished run, from its ``summary.json``: accuracies, traffic, time and memory.
+
+    Where clients hold domains, each prediction rule is followed by one line per domain and their unweighted mean; these
+    have a best round of their own, that of the largest mean. Beyond ``MAX_DOMAINS`` the mean stands alone.
+    """
     table = Table(
         title=f"accuracy in %, pooled (client mean), after {summary['rounds']} rounds",
-        caption=f"uploaded {mib['upload']}, downloaded {mib['download']}; seconds: {seconds}",
+        caption=_costs(summary),
         title_justify="left",
         caption_justify="left",
     )
@@ -164,7 +169,38 @@ def run_table(summary: Mapping[str, Any]) -> Table:
         if _is_prediction(summary.get(name)):
             last, best = summary[name]["last"], summary[name]["best"]
             table.add_row(name.replace("_", " "), _percent(last), _percent(best), str(best["round"]))
+            for row in _domain_rows((summary.get("domains") or {}).get(name)):
+                table.add_row(*row)
     return table
+
+
+def _domain_rows(domains: Mapping[str, Any] | None) -> list[tuple[str, str, str, str]]:
+    """Return one line per domain and one for their mean; [] if the run has none."""
+    if not domains:
+        return []
+    last, best = domains["last"], domains["best"]
+    names = list(best["accuracy"])
+    parts = [(name, last["accuracy"][name], best["accuracy"][name]) for name in names if len(names) <= MAX_DOMAINS]
+    parts.append((f"mean over {len(names)} domains", last[DOMAIN_MEAN], best[DOMAIN_MEAN]))
+    return [
+        (f"  {name}", *(ABSENT if value is None else f"{100 * value:.2f}" for value in values), str(best["round"]))
+        for name, *values in parts
+    ]
+
+
+def _costs(summary: Mapping[str, Any]) -> str:
+    mib = {name: f"{summary[f'{name}_bytes'] / MIB:.2f} MiB" for name in ("upload", "download")}
+    seconds = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
+    parts = [f"uploaded {mib['upload']}, downloaded {mib['download']}", f"seconds: {seconds}"]
+    if summary.get("median_round_seconds") is not None:
+        parts.append(f"median {summary['median_round_seconds']:.1f} s per round")
+    memory = {"resident": "memory of the largest rank", "device": "memory of the device"}
+    parts += [
+        f"peak {name} {summary[f'max_{key}_bytes'] / MIB:.0f} MiB"
+        for key, name in memory.items()
+        if summary.get(f"max_{key}_bytes") is not None
+    ]
+    return "; ".join(parts)
 
 
 def wide_console() -> Console:
@@ -189,6 +225,8 @@ def _settings(run: Run, swept: Iterable[str]) -> dict[str, str]:
         for key, value in run.config.get("choices", {}).items()
         if _names_cell(key)
     }
+    if "method" in choices:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
+        choices["method"] = _select(run.config, "method.name") or choices["method"]
     numbers = {key: value for key, value in run.config.items() if isinstance(value, int | float) and _names_cell(key)}
     values = {key: _select(run.config, key) for key in sorted(swept)}
     return {key: _text(value) for key, value in {**choices, **numbers, **values}.items()}

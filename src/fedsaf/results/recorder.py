@@ -15,11 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedsaf.results.summary import summarise_rows
+from fedsaf.results.domains import client_domains, domain_accuracies
+from fedsaf.results.summary import predictors, summarise_rows
 from fedsaf.types import RoundRecord
 
 METRICS, CLIENTS, TIMING = "metrics.jsonl", "clients.jsonl", "timing.jsonl"
-SUMMARY, STATUS = "summary.json", "status.json"
+SUMMARY, STATUS, PARTITION = "summary.json", "status.json", "partition.json"
 STATES = ("running", "finished", "failed", "interrupted")
 
 
@@ -123,6 +124,8 @@ class Recorder:
     def summarise(self, config_hash: str, partition_hash: str, extra: Mapping[str, Any]) -> dict[str, Any]:
         """Write ``summary.json`` from the recorded rows alone and return it; call it before ``status("finished")``.
 
+        Where ``partition.json`` says that clients hold different domains, ``domains`` holds the accuracies of each.
+
         Args:
             config_hash: hash of what determines the result.
             partition_hash: hash of the client partition.
@@ -132,7 +135,10 @@ class Recorder:
             ValueError: no round is recorded, or ``extra`` names an entry that comes from the rows.
         """
         summary = {"status": "finished", "config_hash": config_hash, "partition_hash": partition_hash}
-        summary |= summarise_rows(self.rows(), read_rows(self.folder / TIMING))
+        rows = self.rows()
+        summary |= summarise_rows(rows, read_rows(self.folder / TIMING))
+        if domains := client_domains(read_json(self.folder / PARTITION)):
+            summary["domains"] = domain_accuracies(self.client_rows(), domains, predictors(rows))
         if taken := sorted(summary.keys() & extra.keys()):
             raise ValueError(f"extra: {', '.join(taken)} come from the recorded rows; choose other names")
         summary |= extra

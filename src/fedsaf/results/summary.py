@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 PREDICTORS = ("classifier", "nearest_prototype")
@@ -50,6 +51,7 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]], timing: Sequence[Mapping[s
         is the round of the best *pooled* accuracy on the test parts, so its ``client_mean`` need not be the largest.
         ``upload_bytes`` and ``download_bytes``: sums over rounds and clients, and by channel beside them.
         ``seconds``: sums over rounds of ``client``, ``server``, ``evaluation``, ``data`` and what else was timed.
+        ``median_round_seconds``: median of ``total`` over the rounds that trained; None if there is none.
         ``num_failed_clients``: how often a client failed and was left out. Peaks of memory end in ``_bytes``.
 
     Raises:
@@ -68,6 +70,8 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]], timing: Sequence[Mapping[s
     summary["num_failed_clients"] = sum(len(row.get("failed_clients") or ()) for row in rows)
     seconds = _sums({key: value for key, value in row.items() if _is_duration(key)} for row in timing)
     summary["seconds"] = dict.fromkeys(SECONDS, 0.0) | seconds
+    totals = [row["total"] for row in timing if row["round"] >= 1 and "total" in row]
+    summary["median_round_seconds"] = median(totals) if totals else None
     for key in sorted({key for row in timing for key in row if key.endswith("_bytes")}):
         summary[f"max_{key.removeprefix('max_')}"] = max(row[key] for row in timing if key in row)
     return summary

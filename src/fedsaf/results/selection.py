@@ -1,0 +1,148 @@
+"""Definitions of tables, as data: which labels a table has, and which recorded values a run in a cell must have.
+
+A run is selected by what it recorded, never by the name of its folder or by the table it was made for; so a run serves
+every table in which its cell stands.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from fedsaf.results.measures import MEASURES, Measure
+from fedsaf.results.paper import AXES
+
+TIERS = ("smoke", "small", "full")
+DATASET, STAND_IN = "dataset", "stand_in_for"
+
+Labels = dict[str, str]
+Requirement = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """One table of a paper.
+
+    Attributes:
+        name: what the report calls it, such as saf-t3.
+        title: heading.
+        target: what ``make`` calls its runs.
+        paper: whose printed numbers stand beside ours.
+        table: its number there.
+        measure: what a cell shows.
+        rule: prediction rule, or ``reported``.
+        protocol: values that every run must have.
+        rows: labels of each row.
+        columns: labels of each column.
+        fixed: labels of all cells.
+    """
+
+    name: str
+    title: str
+    target: str
+    paper: str
+    table: str
+    measure: Measure
+    rule: str
+    protocol: Requirement
+    rows: Sequence[Labels]
+    columns: Sequence[Labels]
+    fixed: Labels
+
+    def labels(self, row: Labels, column: Labels) -> Labels:
+        """Return the labels of a cell, one for every axis."""
+        return dict.fromkeys(AXES, "") | self.fixed | row | column
+
+    def requirement(self, labels: Labels, tier: str) -> dict[str, Any]:
+        """Return what a run must have recorded to stand in the cell with these labels."""
+        required: dict[str, Any] = {"tier": tier, STAND_IN: None} | _in_tier(self.protocol, tier)
+        for axis in AXES:
+            if axis == "setting" and self.measure.parts is not None:
+                continue  # names a part of one run
+            required |= _in_tier(_vocabulary()[axis][labels[axis]], tier)
+        return required
+
+
+def satisfies(settings: Mapping[str, Any], requirement: Requirement) -> bool:
+    """Return whether a run recorded everything that is required.
+
+    >>> satisfies({"dataset": "digits", "weight": 1}, {"dataset": ["digits", "cifar10"], "weight": 1.0})
+    True
+    """
+    return all(key in settings and _fits(settings[key], wanted) for key, wanted in requirement.items())
+
+
+def on_stand_in(requirement: Requirement) -> dict[str, Any]:
+    """Return the requirement that a run on another data set meets, which was used in place of the required one."""
+    required = {key: value for key, value in requirement.items() if key != DATASET}
+    return required | {STAND_IN: requirement[DATASET]}
+
+
+@cache
+def table_definitions() -> dict[str, TableDefinition]:
+    """Return all tables by name.
+
+    Raises:
+        ValueError: a label is not in the vocabulary, or an axis is named twice; the message names table and label.
+    """
+    content = _load("tables.yaml")
+    tables = {name: _definition(name, entry, content["protocols"]) for name, entry in content["tables"].items()}
+    for table in tables.values():
+        for row, column in itertools.product(table.rows, table.columns):
+            _check(table, table.labels(row, column))
+    return tables
+
+
+def _definition(name: str, entry: Mapping[str, Any], protocols: Mapping[str, Requirement]) -> TableDefinition:
+    values = {key: entry[key] for key in ("title", "target", "paper", "table", "rule")}
+    return TableDefinition(
+        name=name,
+        measure=MEASURES[entry["measure"]],
+        protocol=protocols[entry["protocol"]],
+        rows=list(_products(entry["rows"])),
+        columns=list(_products(entry["columns"])),
+        fixed=dict(entry["fixed"]),
+        **values,
+    )
+
+
+def _products(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Labels]:
+    for block in blocks:
+        choices = [labels if isinstance(labels, list) else [labels] for labels in block.values()]
+        for combination in itertools.product(*choices):
+            yield dict(zip(block, combination, strict=True))
+
+
+def _check(table: TableDefinition, labels: Labels) -> None:
+    for axis, label in labels.items():
+        known = table.measure.parts if axis == "setting" and table.measure.parts is not None else _vocabulary()[axis]
+        if label not in known:
+            raise ValueError(f"table {table.name}: {axis} {label!r} is not in the vocabulary")
+
+
+def _in_tier(values: Requirement, tier: str) -> dict[str, Any]:
+    plain = {key: value for key, value in values.items() if key != "tiers"}
+    return plain | (values.get("tiers") or {}).get(tier, {})
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list):
+        return any(_fits(value, element) for element in wanted)
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return value is wanted
+    return value == wanted
+
+
+@cache
+def _vocabulary() -> dict[str, dict[str, Any]]:
+    return _load("vocabulary.yaml")
+
+
+def _load(name: str) -> dict[str, Any]:
+    return yaml.safe_load(files("fedsaf.results").joinpath("definitions", name).read_text(encoding="utf-8"))
