@@ -7,10 +7,18 @@ READY := $(VENV)/.installed
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train compare test test-full lint format bench lock clean
+.PHONY: help setup train compare partition plan test test-full lint format bench lock clean
+# Tables and figures of the papers: how large, by which launcher, which seeds (empty: the experiment's own).
+TIER ?= small
+LAUNCHER ?= basic
+SEEDS ?=
+REBUILD := src/rebuild.py --tier $(TIER) --launcher $(LAUNCHER) --seeds "$(SEEDS)"
+TARGETS := $(foreach n,1 2 3 4 5 6 7 8 9,table-$(n)) $(foreach n,1 5 6 7 8 9 10,figure-$(n)) structure-terms \
+  $(foreach n,5 6 7 8 9 10,fedtgp-k$(n)) $(foreach n,2 3 4 5 6,fedproc-t$(n)) fedproc-figures
+.PHONY: $(TARGETS)
 
 help: ## list every target with one line
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-zN0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make the virtual environment and install the package with its pinned dependencies
 
@@ -25,6 +33,18 @@ train: $(READY) ## the main job: RCSA on Dirichlet-0.5 digits; more words in ARG
 
 compare: $(READY) ## five alignments x three seeds, closed by one table
 	$(RUN) src/train.py -m experiment=alignments $(ARGS)
+
+partition: $(READY) ## who holds which samples: a table, a picture and the index lists, without training; words in ARGS="..."
+	$(RUN) src/partition.py $(ARGS)
+
+$(TARGETS): $(READY)
+	$(RUN) $(REBUILD) $@ $(ARGS)
+
+table-N: ## also figure-N, fedtgp-kN, fedproc-tN: rebuild one; TIER=smoke|small|full LAUNCHER= SEEDS=0,1,2
+	@echo "one of: $(TARGETS)"
+
+plan: $(READY) ## what a target would cost, measured, before anything starts: TABLE=1 or TARGET=figure-5, and TIER=
+	$(RUN) $(REBUILD) --plan $(if $(TARGET),$(TARGET),table-$(TABLE)) $(ARGS)
 
 test: $(READY) ## the tests, in minutes; one file or expression in ARGS="..."
 	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile -m "not slow and not gpu" $(ARGS)

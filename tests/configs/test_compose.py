@@ -14,8 +14,13 @@ FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
 NEEDS = {
     "parquet": ["dataset.path=images.parquet"],
     "imagefolder": ["dataset.path=images"],
+    "timm": ["model_group.backbones=[resnet18]"],
     "dirichlet": ["partition.alpha=0.3"],
 }
+
+
+def text_of(group, choice):
+    return (CONF / group / f"{choice}.yaml").read_text()
 
 
 def composed(*words):
@@ -23,9 +28,21 @@ def composed(*words):
         return OmegaConf.to_container(compose("train", overrides=list(words)), resolve=True)
 
 
+def words_of(group, choice):
+    """A file of ``tier_<group>`` is chosen by that group and the tier together."""
+    if not group.startswith("tier_"):
+        return [f"{group}={choice}", *NEEDS.get(choice, [])]
+    base, _, tier = choice.rpartition("_")
+    return [f"{group.removeprefix('tier_')}={base}", f"tier={tier}"]
+
+
 @pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda value: value)
 def test_every_file_composes_is_accepted_and_instantiates(group, choice):
-    config = composed(f"{group}={choice}", *NEEDS.get(choice, []))
+    config = composed(*words_of(group, choice))
+    if group.startswith("tier_"):
+        content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{choice}.yaml"))
+        node = config[group.removeprefix("tier_")] if "# @package _global_" not in text_of(group, choice) else config
+        assert dict(flatten(content)).items() <= dict(flatten(node)).items(), "the file is not read"
     check(config, {})
     for part in ("dataset", "partition", "model_group", "method", "optimizer", "fabric", "logger"):
         made = instantiate(config[part], _convert_="all")
@@ -74,7 +91,8 @@ def test_a_preset_and_its_value_typed_out_are_the_same_run():
 def test_identity_keeps_everything_else():
     config = composed()
     dropped = set(dict(flatten(config))) - set(dict(flatten(identity(config))))
-    assert all(key.startswith(("fabric.", "logger.")) or "." not in key for key in dropped)
+    own = {key for key in dropped if "." in key and not key.startswith(("fabric.", "logger."))}
+    assert own == {"dataset.memory_limit_gib"}  # the same pixels, wherever they lie
     assert {"seed", "rounds", "num_clients", "batch_size"} <= set(identity(config))
 
 
@@ -85,3 +103,5 @@ def test_the_name_of_a_run_tells_its_choices_and_only_those_it_reads():
     assert run_name(composed("method=local"), choices).startswith("digits_iid_small_local_seed0_")
     choices["method"] = "prototype"
     assert run_name(composed(), choices).startswith("digits_iid_small_prototype_rcsa_mean_seed0_")
+    choices["method"] = "fedtsp"
+    assert run_name(composed("method=fedtsp"), choices).startswith("digits_iid_small_fedtsp_lexical_seed0_")

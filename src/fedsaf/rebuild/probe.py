@@ -1,0 +1,130 @@
+"""What one run of a kind costs, measured by two short rounds of it on synthetic data before anything real starts."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsaf.rebuild.sweep import Composer, PlannedRun
+
+SIZES: dict[str, tuple[int, int]] = {
+    "cifar10": (60_000, 10),
+    "cifar100": (60_000, 100),
+    "tiny_imagenet": (110_000, 200),
+    "flowers102": (8_189, 102),
+    "fashion_mnist": (70_000, 10),
+    "pacs": (9_991, 7),
+    "domainnet": (586_575, 345),
+    "ag_news": (127_600, 4),
+    "amazon_review": (8_000, 2),
+    "shakespeare": (420_000, 80),
+    "digits": (1_797, 10),
+}
+"""Samples and classes of the official sets; of Shakespeare about as many windows as 118 roles have."""
+
+TEXTS = ("ag_news", "amazon_review", "shakespeare")
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What one run needs.
+
+    Attributes:
+        hours: on the machine that measured, with the threads of one run.
+        sent_bytes: up and down, all rounds and clients.
+        disk_bytes: of its folder while it runs, two generations of checkpoints included.
+    """
+
+    hours: float
+    sent_bytes: float
+    disk_bytes: float
+
+
+def kind_of(run: PlannedRun) -> tuple[str, ...]:
+    """Return what two runs share that cost alike per sample."""
+    return run.choices["dataset"], run.choices["model_group"], run.config["method"]["name"]
+
+
+def measure(run: PlannedRun, composer: Composer) -> RunCost:
+    """Run two rounds of this kind with one client per architecture, and scale them to the whole run."""
+    from fedsaf.assembly import Origin, assemble
+    from fedsaf.federation.interrupt import StopRequest
+    from fedsaf.federation.job import rank_loop
+
+    words = _short(run)
+    config = composer.compose(words)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        job = assemble(Origin(config, composer.choices(words), words, "probe", folder))
+        job.fabric.apply()
+        fabric = job.fabric.fabric()
+        fabric.launch()
+        loop = rank_loop(fabric, StopRequest(insist=False), job)
+        loop.run()
+        loop.saver.close(finished=True)
+        rows, timing = (_rows(folder / name) for name in ("metrics.jsonl", "timing.jsonl"))
+        size = sum(path.stat().st_size for path in (folder / "checkpoint").glob("*")) / config["num_clients"]
+    clients = config["num_clients"]
+    trained = sum(len(own) for own in job.data.record.train)
+    tested = sum(len(own) for own in job.data.record.test)
+    per_train = timing[-1]["client"] / trained
+    per_test = timing[-1]["evaluation"] / max(tested, 1)
+    sent = rows[-1]["upload_bytes"]["total"] + rows[-1]["download_bytes"]["total"]
+    return _scaled(run, per_train, per_test, sent / clients, size)
+
+
+def _short(run: PlannedRun) -> list[str]:
+    """Return the words of a run of this kind on a few synthetic samples."""
+    config = run.config
+    name = config["stand_in_for"] or run.choices["dataset"]
+    clients = len(config["model_group"]["architectures"])
+    classes, batch = SIZES[name][1], config["batch_size"]
+    samples = max(clients * batch * 4 // 3 + clients, 2 * classes)
+    text = name in TEXTS
+    data = ["dataset=synthetic_text"] if text else ["dataset=synthetic", "dataset.channels=3"]
+    data += [] if text else [f"dataset.image_size={config['dataset']['image_size'] or 32}"]
+    kept = [word for word in run.frame if not word.startswith(("dataset=", "dataset.", "stand_in_for="))]
+    own = [word for word in run.own if not word.startswith(("dataset=", "setting=", "partition.", "seed="))]
+    setting = [word for word in run.own if word.startswith("setting=")]
+    return [
+        *kept,
+        *setting,
+        *own,
+        *data,
+        f"dataset.num_classes={classes}",
+        f"dataset.num_samples={samples}",
+        "partition=iid",
+        f"num_clients={clients}",
+        "participation_ratio=1.0",
+        "rounds=2",
+        "local_epochs=1",
+        "protocol.split=stratified",
+        "protocol.train_fraction=0.75",
+        "eval_every=1",
+        "diagnostics_every=0",
+        "checkpoint_overhead=1",
+        "logger=none",
+        "progress=false",
+    ]
+
+
+def _scaled(run: PlannedRun, per_train: float, per_test: float, sent: float, size: float) -> RunCost:
+    """Scale seconds per sample, bytes sent per client and round, and bytes on disk per client."""
+    config = run.config
+    name = config["stand_in_for"] or run.choices["dataset"]
+    samples = min(config["dataset"].get("max_samples") or SIZES[name][0], SIZES[name][0])
+    fraction, rounds, ratio = config["protocol"]["train_fraction"], config["rounds"], config["participation_ratio"]
+    training = samples * fraction * ratio * config["local_epochs"] * per_train * rounds
+    testing = samples * (1 - fraction) * per_test * rounds / config["eval_every"]
+    return RunCost(
+        hours=(training + testing) / 3600,
+        sent_bytes=sent * config["num_clients"] * ratio * rounds,
+        disk_bytes=2 * size * config["num_clients"],
+    )
+
+
+def _rows(path: Path) -> Sequence[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,0 +1,54 @@
+"""What replaces data that are not to be had, so that every target runs anywhere; such runs are labelled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedsaf.data.named import local_place
+
+_IMAGES = ("dataset=digits",)
+STAND_INS: dict[str, tuple[str, ...]] = {
+    "cifar10": _IMAGES,
+    "cifar100": _IMAGES,
+    "fashion_mnist": _IMAGES,
+    "flowers102": _IMAGES,
+    "tiny_imagenet": _IMAGES,
+    "pacs": ("dataset=synthetic", "dataset.num_groups=4"),
+    "domainnet": ("dataset=synthetic", "dataset.num_groups=6"),
+    "office_caltech10": ("dataset=synthetic", "dataset.num_groups=4"),
+    "ag_news": ("dataset=synthetic_text", "dataset.num_classes=4"),
+    "amazon_review": ("dataset=synthetic_text", "dataset.num_classes=2", "dataset.num_groups=4"),
+    "shakespeare": ("dataset=synthetic_text", "dataset.num_classes=8", "dataset.num_groups=200"),
+}
+"""Words that choose embedded data of the same kind: images, images by domain, texts, texts by user."""
+
+
+def stand_in_words(name: str, dataset: Mapping[str, Any], tier: str) -> list[str]:
+    """Return the words that replace a data set, or none.
+
+    At tier ``smoke`` every named set is replaced, at ``small`` one that is neither at ``dataset.path``, nor below
+    ``$DATA_ROOT``, nor in the hub's cache; at ``full`` none is, and the run says what is missing.
+
+    Args:
+        name: choice of the group ``dataset``.
+        dataset: its values.
+        tier: smoke, small or full.
+    """
+    replaced = tier == "smoke" or (tier == "small" and not _is_here(name, dataset))
+    if name not in STAND_INS or not replaced:
+        return []
+    return [*STAND_INS[name], f"stand_in_for={name}"]
+
+
+def _is_here(name: str, dataset: Mapping[str, Any]) -> bool:
+    return local_place(dataset["name"], dataset["path"]) is not None or _is_cached(dataset.get("hub_id"))
+
+
+def _is_cached(hub_id: str | None) -> bool:
+    """Return whether the hub library's cache has a folder of this set, without importing that library."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    cache = Path(os.environ.get("HF_DATASETS_CACHE", home / "datasets")).expanduser()
+    return hub_id is not None and (cache / hub_id.replace("/", "___")).is_dir()

@@ -1,0 +1,165 @@
+"""From a target of the papers to its runs: which words start each, which folder it has, how it stands.
+
+A target is a table or figure; its experiments are the files ``conf/experiment/<target>.yaml`` and
+``conf/experiment/<target>_*.yaml``, each a sweep. The same run may belong to several targets: its folder follows from
+its configuration alone, so it runs once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from fedsaf.cli import nearest
+from fedsaf.config import ConfigError, check, config_hash, run_name
+from fedsaf.rebuild.stand_ins import STAND_INS, stand_in_words
+from fedsaf.results.recorder import STATUS, SUMMARY, read_json
+
+TIERS = ("smoke", "small", "full")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a target.
+
+    Attributes:
+        experiment: the sweep it comes from.
+        own: what the sweep sets for it, as words of the command line.
+        frame: what it has in common with the other runs of its sweep on the same data.
+        config: resolved configuration.
+        choices: choice of each group.
+    """
+
+    experiment: str
+    own: tuple[str, ...]
+    frame: tuple[str, ...]
+    config: Mapping[str, Any]
+    choices: Mapping[str, str]
+
+    @cached_property
+    def folder(self) -> Path:
+        """Its run folder, the same for everyone who wants this run."""
+        return Path(self.config["results_root"]) / run_name(self.config, self.choices)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its folder holds the result of just this configuration."""
+        try:
+            status, summary = read_json(self.folder / STATUS) or {}, read_json(self.folder / SUMMARY) or {}
+        except ValueError:
+            return False
+        return status.get("state") == "finished" and summary.get("config_hash") == config_hash(self.config)
+
+
+def experiments_of(target: str, conf: Path) -> list[str]:
+    """Return the experiments of a target such as ``table-3``.
+
+    Raises:
+        ConfigError: there is none, with the nearest targets.
+    """
+    name = target.replace("-", "_")
+    known = sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
+    found = [e for e in known if e == name or e.startswith(f"{name}_")]
+    if not found:
+        raise ConfigError(f"{target} is no target; {nearest(name, known)}".replace("_", "-"))
+    return found
+
+
+def sweep_of(experiment: str, conf: Path) -> dict[str, list[str]]:
+    """Return the keys that an experiment sweeps over, with their values."""
+    content = OmegaConf.load(conf / "experiment" / f"{experiment}.yaml")
+    params = OmegaConf.select(content, "hydra.sweeper.params") or {}
+    return {str(key): str(value).split(",") for key, value in params.items()}
+
+
+def check_tier(tier: str) -> None:
+    """Raise a ConfigError unless the tier is known."""
+    if tier not in TIERS:
+        raise ConfigError(f"TIER={tier} is unknown; {nearest(tier, TIERS)}")
+
+
+class Composer:
+    """Composes configurations; group choices by Hydra, once per combination, and values on top of them.
+
+    Composing a group takes Hydra a large part of a second, and a table has hundreds of runs.
+
+    Args:
+        conf: the configuration folder.
+    """
+
+    def __init__(self, conf: Path) -> None:
+        self.conf = conf
+        self.groups = {path.name for path in conf.iterdir() if path.is_dir()}
+        self._composed: dict[tuple[str, ...], tuple[DictConfig, dict[str, str]]] = {}
+
+    def choices(self, words: Iterable[str]) -> dict[str, str]:
+        """Return the choice of each group."""
+        return self._groups_of(words)[1]
+
+    def compose(self, words: Iterable[str]) -> dict[str, Any]:
+        """Return the resolved configuration."""
+        words = list(words)
+        config = self._groups_of(words)[0].copy()
+        for word in words:
+            key, _, value = word.partition("=")
+            if key not in self.groups:
+                OmegaConf.update(config, key, yaml.safe_load(value), merge=False)
+        return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+
+    def _groups_of(self, words: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
+        chosen = tuple(word for word in words if word.partition("=")[0] in self.groups)
+        if chosen not in self._composed:
+            with initialize_config_dir(str(self.conf.resolve()), version_base="1.3"):
+                config = compose("train", overrides=list(chosen), return_hydra_config=True)
+            found = {k: v for k, v in config.hydra.runtime.choices.items() if isinstance(v, str) and "/" not in k}
+            OmegaConf.set_struct(config, False)
+            del config["hydra"]
+            OmegaConf.set_struct(config, True)
+            self._composed[chosen] = (config, found)
+        return self._composed[chosen]
+
+
+def runs_of(
+    target: str, tier: str, words: Sequence[str], seeds: Sequence[str] | None, composer: Composer
+) -> list[PlannedRun]:
+    """Return the runs of a target, those that several of its experiments share once.
+
+    Args:
+        target: such as ``table-3``.
+        tier: smoke, small or full.
+        words: what the user adds for every run.
+        seeds: instead of the experiments' seeds; None for these.
+        composer: of configurations.
+
+    Raises:
+        ConfigError: unknown target or tier.
+    """
+    check_tier(tier)
+    found: dict[Path, PlannedRun] = {}
+    for experiment in experiments_of(target, composer.conf):
+        sweep = sweep_of(experiment, composer.conf)
+        if seeds is not None and "seed" in sweep:
+            sweep["seed"] = list(seeds)
+        for values in itertools.product(*sweep.values()):
+            own = [f"{key}={value}" for key, value in zip(sweep, values, strict=True)]
+            run = _planned(experiment, tier, own, words, composer)
+            found.setdefault(run.folder, run)
+    return list(found.values())
+
+
+def _planned(experiment: str, tier: str, own: Sequence[str], words: Sequence[str], composer: Composer) -> PlannedRun:
+    frame = [f"experiment={experiment}", f"tier={tier}"]
+    name = composer.choices([*frame, *own, *words])["dataset"]
+    replacing = [] if name not in STAND_INS else stand_in_words(name, composer.compose([*frame, *own])["dataset"], tier)
+    config = composer.compose([*frame, *own, *replacing, *words])
+    choices = composer.choices([*frame, *own, *replacing, *words])
+    check(config, {})
+    return PlannedRun(experiment, tuple(own), tuple([*frame, *replacing, *words]), config, choices)

@@ -1,0 +1,83 @@
+"""Entry: ``python src/rebuild.py table-3 --tier small``. Runs what a table or figure of the papers still lacks.
+
+Every run is one of ``src/train.py``; what is finished is skipped, what was killed is resumed, and the same run is
+shared by all targets that want it. ``src/report.py`` prints the table afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from dotenv import load_dotenv
+from rich.console import Console
+
+from fedsaf.config import ConfigError
+from fedsaf.rebuild.launch import LAUNCHERS, launcher_words, start, sweeps
+from fedsaf.rebuild.plan import Plan, plan_table
+from fedsaf.rebuild.probe import RunCost, kind_of, measure
+from fedsaf.rebuild.sweep import TIERS, Composer, PlannedRun, runs_of
+from fedsaf.results.selection import table_definitions
+
+SOURCE = Path(__file__).resolve().parent
+CONF = SOURCE.parent / "conf"
+
+
+def main() -> int:
+    """Plan, run what is missing, report; return the exit status."""
+    options = _parser().parse_args()
+    load_dotenv(SOURCE.parent / ".env")
+    seeds = options.seeds.split(",") if options.seeds else None
+    composer = Composer(CONF)
+    try:
+        launcher_words(options.launcher, options.jobs)
+        plan = Plan(options.target, options.tier, runs_of(options.target, options.tier, options.words, seeds, composer))
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+    jobs = 1 if options.launcher == "basic" else options.jobs
+    console = Console(width=120)
+    console.print(plan_table(plan, _costs(plan.missing, composer, console) if options.plan else None, jobs))
+    if options.plan:
+        return 0
+    status = 0
+    for words in sweeps(plan.missing):
+        status = max(status, start(words, options.launcher, SOURCE / "train.py", jobs))
+    tables = [name for name, table in table_definitions().items() if table.target == options.target]
+    if tables:
+        report = [
+            sys.executable,
+            str(SOURCE / "report.py"),
+            plan.runs[0].config["results_root"],
+            "--tier",
+            options.tier,
+        ]
+        status = max(status, subprocess.run([*report, "--table", *tables], check=False).returncode)
+    return status
+
+
+def _costs(runs: list[PlannedRun], composer: Composer, console: Console) -> dict[tuple[str, ...], RunCost]:
+    kinds = {kind_of(run): run for run in runs}
+    costs = {}
+    for number, (kind, run) in enumerate(kinds.items(), 1):
+        with console.status(f"measuring {number} of {len(kinds)}: {', '.join(kind)}"):
+            costs[kind] = measure(run, composer)
+    return costs
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", help="table-1 ... table-9, figure-1 ..., fedtgp-k5 ..., fedproc-t2 ...")
+    parser.add_argument("words", nargs="*", help="further override words for every run")
+    parser.add_argument("--tier", default="small", help=f"{', '.join(TIERS)} (default small)")
+    parser.add_argument("--launcher", default="basic", help=", ".join(LAUNCHERS))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side, not with basic")
+    parser.add_argument("--seeds", default="", help="instead of the experiment's, such as 0,1")
+    parser.add_argument("--plan", action="store_true", help="measure what it would cost, and start nothing")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
