@@ -15,14 +15,14 @@ from tests.methods.tiny import context
 def hand_written_training(job, rounds, batch_size, lr):
     """What anyone would write for one data set and one model, from the same weights and in the same orders."""
     model, data = job.factory.template().model, job.data.client(0)
-    normalise = Normalise(job.data.dataset.mean, job.data.dataset.std)
+    normalise = Normalise(job.data.dataset.facts.mean, job.data.dataset.facts.std)
     model.train()
     for t in range(rounds):
         order = torch_generator(0, "order", t, 0)
         for _ in range(2):
             rows = data.train[torch.randperm(len(data.train), generator=order)]
             for start, stop in batch_bounds(len(rows), batch_size, False, 2):
-                x, y = normalise(data.images[rows[start:stop]]), data.labels[rows[start:stop]]
+                x, y = normalise(data.inputs[rows[start:stop]]), data.labels[rows[start:stop]]
                 model.zero_grad()
                 F.cross_entropy(model(x)[1], y).backward()
                 with torch.no_grad():

@@ -6,9 +6,9 @@ import torch
 
 from fedsaf.models.auxiliary import Auxiliary
 from fedsaf.models.companions import ModelContext
-from fedsaf.models.groups import ModelGroup
+from fedsaf.models.image_group import ImageGroup
 from fedsaf.objective.mutual import Distillation, divergence
-from fedsaf.types import Upload
+from fedsaf.types import ImageFacts, Upload
 from tests.methods.numeric import softmax
 from tests.methods.tiny import LR, Diagonal, Feed, context, make_client, method_of, train
 
@@ -115,15 +115,18 @@ def test_unknown_choices_list_the_known_ones(arguments, match):
         Distillation(*arguments, detach_teacher=True, adaptive=False)
 
 
+IMAGES = ImageFacts(1, 16, (0.5,), (0.5,), "")
+
+
 def group(architectures, heads):
-    return ModelGroup("g", architectures, heads, 16, "pool", False, False, False, None, "contiguous")
+    return ImageGroup("g", architectures, heads, 16, "pool", False, False, False, None, "contiguous")
 
 
 def test_the_auxiliary_is_the_first_architecture_and_cnn4_in_htc_groups():
-    plain = Auxiliary(None, None, None).build(ModelContext(group(["simple_cnn", "resnet4"], ["linear"]), 5, 1, 16), 1)
+    plain = Auxiliary(None, None, None).build(ModelContext(group(["simple_cnn", "resnet4"], ["linear"]), 5, IMAGES), 1)
     assert (type(plain.backbone).__name__, plain.backbone.num_features, plain.feature_dim) == ("PlainCnn", 84, 16)
-    htc = Auxiliary(None, 4, None).build(ModelContext(group(["resnet4"], ["htc0", "htc1"]), 5, 1, 16), 1)
+    htc = Auxiliary(None, 4, None).build(ModelContext(group(["resnet4"], ["htc0", "htc1"]), 5, IMAGES), 1)
     assert (htc.backbone.num_features, htc.feature_dim, tuple(htc.head.weight.shape)) == (512, 4, (5, 4))
     assert (
-        Auxiliary(None, 99, None).build(ModelContext(group(["simple_cnn"], ["linear"]), 5, 1, 16), 0).feature_dim == 16
+        Auxiliary(None, 99, None).build(ModelContext(group(["simple_cnn"], ["linear"]), 5, IMAGES), 0).feature_dim == 16
     )

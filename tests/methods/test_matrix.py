@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tests.federation.harness import (
     lopsided,
     make_job,
     perform_all,
+    run,
     run_job,
     tensors,
 )
@@ -103,9 +105,16 @@ def test_runs_and_stays_finite(runs, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_resuming_after_every_round_equals_no_interruption(runs, method, tmp_path):
+    """And a client outside a cohort keeps what it has, to the bit."""
     job, straight = runs(method)
+    before = {}
     for round in (0, 1, 2, None):
         run_job(fresh(job, tmp_path / "run"), stop_after=round)
+        after = tensors(tmp_path / "run")
+        outside = {0, 1, 2, 3} - set(cohort(SEED, round - 1, 4, 0.5)) if round else set()
+        for owner in {f"client {client}" for client in outside} & after.keys():
+            assert_same(before[owner], after[owner])
+        before = after
     compare(straight, tmp_path / "run")
 
 
@@ -132,11 +141,31 @@ def test_every_piece_of_state_in_a_checkpoint_matters(runs, method, tmp_path):
     assert silent == []
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_two_classes_and_a_cohort_of_one(method, tmp_path):
+    """Binary tasks have no structure between prototypes; what else a method has must go on, with one client a round."""
+    small = ["dataset.num_classes=2", "dataset.num_samples=80", "partition.min_samples=4", "participation_ratio=0.3"]
+    folder = run([*words(method), *small, "rounds=2", "diagnostics_every=0"], tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [len(row["cohort"]) for row in rows] == [0, 1, 1]
+    for row in rows:
+        assert all(math.isfinite(value) for value in (*row["loss"].values(), *row["server"].values()))
+        if method in ("prototype", "fedsaf_gcsa", "fedsaf_rcsa"):
+            assert row["active"].get("prototype_alignment", 0) == 0
+
+
 def _kinds(state: dict[str, torch.Tensor]) -> list[str]:
     """Return ``memory.<name>`` and ``companions.<name>.`` of a client's state."""
     memory = {name for name in state if name.startswith("memory.")}
     companions = {".".join(name.split(".")[:2]) + "." for name in state if name.startswith("companions.")}
     return sorted(memory | companions)
+
+
+def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    """Fail unless two states are equal to the bit."""
+    assert a.keys() == b.keys()
+    for name, tensor in a.items():
+        assert tensor.contiguous().numpy().tobytes() == b[name].contiguous().numpy().tobytes(), name
 
 
 def _at_most(pieces: list[tuple[str, str]], limit: int) -> list[tuple[str, str]]:

@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import nn
 
-from fedsaf.data.datasets import ImageDataset
+from fedsaf.data.datasets import LabelledDataset
 from fedsaf.data.federated import FederatedData, federate
-from fedsaf.data.partition import Dirichlet
+from fedsaf.data.label_shift import Dirichlet
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.models.companions import ModelContext
-from fedsaf.models.groups import ModelGroup
-from fedsaf.types import ServerContext, Upload
+from fedsaf.models.image_group import ImageGroup
+from fedsaf.types import ImageFacts, ServerContext, Upload
 from tests.methods.tiny import method_of
 
 N, C, d = 20, 100, 512
@@ -32,8 +32,17 @@ def federation() -> FederatedData:
     labels = torch.arange(60_000) % C
     images = torch.zeros(len(labels), 1, 1, 1, dtype=torch.uint8)
     parts = {"train": 50_000, "test": 10_000}
-    dataset = ImageDataset(
-        "stand-in", images, labels, tuple(map(str, range(C))), None, (), {}, parts, (0.5,), (0.5,), ""
+    dataset = LabelledDataset(
+        name="stand-in",
+        labels=labels,
+        class_names=tuple(map(str, range(C))),
+        groups=None,
+        group_names=(),
+        label_mapping={},
+        parts=parts,
+        fingerprint="",
+        inputs=images,
+        facts=ImageFacts(1, 1, (0.5,), (0.5,), ""),
     )
     rule = Dirichlet(alpha=0.1, min_samples=40, max_tries=1000, repair=False, seed=1, generator="public")
     return federate(dataset, rule, N, "random", 0.75)
@@ -45,8 +54,8 @@ class Client:
     num_classes, feature_dim, device, round, rounds = C, d, torch.device("cpu"), 0, 300
 
     def __init__(self, method):
-        group = ModelGroup("g", ["cnn"], ["linear"], d, "pool", False, False, False, None, "contiguous")
-        context = ModelContext(group, C, channels=3, image_size=32)
+        group = ImageGroup("g", ["cnn"], ["linear"], d, "pool", False, False, False, None, "contiguous")
+        context = ModelContext(group, C, ImageFacts(3, 32, (0.5,) * 3, (0.5,) * 3, ""))
         self.companions = {name: companion.build(context, 0) for name, companion in method.companions.items()}
         self.model = nn.Module()
         self.model.backbone, self.model.head = nn.Identity(), nn.Linear(d, C)

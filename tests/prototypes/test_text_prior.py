@@ -112,11 +112,23 @@ def test_spelling_carries_over():
     assert cosines[:2, 2:].abs().max() < 0.1
 
 
+def test_the_template_brings_lexical_vectors_together():
+    """Names of one letter share nothing; in the template they share all but the name, as texts of an encoder do."""
+    alone, filled = (
+        build(d=4096, names=tuple("abcd"), template=template).state_dict()["prior"]
+        for template in ("{name}", SETTINGS["template"])
+    )
+    torch.testing.assert_close(alone @ alone.T, torch.eye(4), atol=0.5, rtol=0)
+    assert (alone @ alone.T - torch.eye(4)).abs().mean() < 0.1
+    assert (filled @ filled.T).min() > 0.8
+
+
 def test_descriptions_are_read(tmp_path):
-    texts = {name.replace("_", " "): [f"{name} one", "grey fur"] for name in NAMES}
+    texts = {name.replace("_", " "): [f"of {number} things"] for number, name in zip("5678", NAMES, strict=True)}
+    texts["sea lion"] = texts["truck"] = ["grey fur"]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
-    described = build(d=512, descriptions=str(tmp_path / "texts.json")).state_dict()["prior"]
-    plain = build(d=512).state_dict()["prior"]
+    described = build(d=4096, descriptions=str(tmp_path / "texts.json")).state_dict()["prior"]
+    plain = build(d=4096).state_dict()["prior"]
     assert not torch.allclose(described, plain)
     assert described[0] @ described[2] > plain[0] @ plain[2] + 0.05  # they share a description
     del texts["truck"]

@@ -136,7 +136,7 @@ def runs_of(
         target: such as ``table-3``.
         tier: smoke, small or full.
         words: what the user adds for every run.
-        seeds: instead of the experiments' seeds; None for these.
+        seeds: instead of the experiments' seeds; None for these, at tier smoke for the first of them.
         composer: of configurations.
 
     Raises:
@@ -146,8 +146,8 @@ def runs_of(
     found: dict[Path, PlannedRun] = {}
     for experiment in experiments_of(target, composer.conf):
         sweep = sweep_of(experiment, composer.conf)
-        if seeds is not None and "seed" in sweep:
-            sweep["seed"] = list(seeds)
+        if "seed" in sweep:
+            sweep["seed"] = list(seeds or (sweep["seed"][:1] if tier == "smoke" else sweep["seed"]))
         for values in itertools.product(*sweep.values()):
             own = [f"{key}={value}" for key, value in zip(sweep, values, strict=True)]
             run = _planned(experiment, tier, own, words, composer)
