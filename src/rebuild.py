@@ -28,7 +28,7 @@ CONF = SOURCE.parent / "conf"
 
 def main() -> int:
     """Plan, run what is missing, report; return the exit status."""
-    options = _parser().parse_args()
+    options = _parser().parse_intermixed_args()
     load_dotenv(SOURCE.parent / ".env")
     seeds = options.seeds.split(",") if options.seeds else None
     composer = Composer(CONF)
