@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from fedsaf.data.federated import FederatedData, federate
+from fedsaf.data.federated import FederatedData, Validation, federate
 from fedsaf.data.report import partition_picture, partition_table
 from fedsaf.federation.job import Job, Outputs, RunSettings
 from fedsaf.federation.local import LocalPlan
@@ -55,7 +55,7 @@ class Origin:
 
     def info(self, run_id: str | None) -> RunInfo:
         """Return what a mirror is told about the run."""
-        return RunInfo(self.folder, self.config, self.choices, self.config["seed"], self.config["rounds"], run_id, 0)
+        return RunInfo(self.folder, self.config, self.choices, self.config["rounds"], run_id, 0)
 
 
 def assemble(origin: Origin) -> Job:
@@ -109,6 +109,8 @@ def _instantiate(config: Mapping[str, Any], name: str) -> Any:
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | OSError):
             raise error.__cause__ from None
+        if isinstance(error.__cause__, TypeError):  # a key too many or too few
+            raise ValueError(f"{name}: {error.__cause__}") from error
         raise
 
 
@@ -121,7 +123,10 @@ def federated_data(config: Mapping[str, Any]) -> FederatedData:
     """
     partitioner, protocol = _instantiate(config, "partition"), config["protocol"]
     dataset = _instantiate(config, "dataset").load(partitioner.seed)
-    return federate(dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"])
+    validation = Validation(**config["validation"]) if "validation" in config else None
+    return federate(
+        dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"], validation
+    )
 
 
 def show_partition(data: FederatedData) -> None:

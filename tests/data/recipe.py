@@ -5,7 +5,7 @@ from fedsaf.data.label_shift import Dirichlet
 from fedsaf.data.sources import Synthetic
 
 
-def make(num_clients=20, alpha=0.05, split="stratified", generator="numpy", seed=1) -> FederatedData:
+def make(num_clients=20, alpha=0.05, split="stratified", generator="numpy", seed=1, validation=None) -> FederatedData:
     source = Synthetic(
         image_size=4,
         mode="auto",
@@ -19,7 +19,7 @@ def make(num_clients=20, alpha=0.05, split="stratified", generator="numpy", seed
         num_classes=10,
         channels=1,
         noise=5.0,
-        num_groups=None,
+        group_names=None,
     )
     rule = Dirichlet(alpha=alpha, min_samples=40, max_tries=50, repair=True, seed=seed, generator=generator)
-    return federate(source.load(1), rule, num_clients, split, 0.75)
+    return federate(source.load(1), rule, num_clients, split, 0.75, validation)

@@ -13,7 +13,7 @@ from PIL import Image
 from rich.console import Console
 
 from fedsaf.data.datasets import LabelledDataset, OrderedSplit
-from fedsaf.data.federated import federate
+from fedsaf.data.federated import Validation, federate
 from fedsaf.data.label_shift import Dirichlet, Pathological
 from fedsaf.data.partition import Assignment, Partitioner
 from fedsaf.data.quantity_shift import IID
@@ -162,14 +162,14 @@ def test_table_prints_what_the_record_holds():
         for own, test in zip(record.train_counts, record.test_counts, strict=True)
     ]
     assert cells[3][:-1] == seen
-    assert cells[5][0].startswith(f"{top} {record.train_counts[0, top]}|{record.test_counts[0, top]}")
+    assert cells[5][0].plain.startswith(f"{top} {record.train_counts[0, top]}|{record.test_counts[0, top]}")
 
 
 @pytest.mark.parametrize(("num_clients", "classes"), [(1, 1), (20, 10), (200, 200)])
 def test_picture(tmp_path, num_clients, classes):
     source = Synthetic(image_size=1, mode="L", max_samples=None, max_per_class=None, frozen_crop=False,
                        memory_limit_gib=4, mean=0.5, std=0.5, num_samples=2000,
-                       num_classes=classes, channels=1, noise=0.0, num_groups=None)  # fmt: skip
+                       num_classes=classes, channels=1, noise=0.0, group_names=None)  # fmt: skip
     record = federate(source.load(1), IID(seed=1, generator="numpy"), num_clients, "random", 0.75).record
     partition_picture(record, tmp_path / "partition.png")
     with Image.open(tmp_path / "partition.png") as image:
@@ -184,7 +184,7 @@ def test_data_travels_and_moves():
     assert torch.equal(back.dataset.inputs, data.dataset.inputs)
     rgb = Synthetic(image_size=4, mode="auto", max_samples=None, max_per_class=None, frozen_crop=False,
                     memory_limit_gib=4, mean=0.5, std=0.5, num_samples=40, num_classes=2,
-                    channels=3, noise=5.0, num_groups=None).load(1)  # fmt: skip
+                    channels=3, noise=5.0, group_names=None).load(1)  # fmt: skip
     plain = federate(rgb, IID(seed=1, generator="numpy"), 2, "random", 0.75)
     last = plain.to("cpu", channels_last=True)
     for (x, y), (u, v) in zip(
@@ -231,6 +231,9 @@ def test_what_is_learnt_from_the_data_is_learnt_from_the_training_parts():
     spy = Spy(**{f.name: getattr(plain, f.name) for f in fields(plain)})
     data = federate(spy, IID(seed=1, generator="numpy"), 4, "stratified", 0.75)
     assert seen[0].tolist() == sorted(np.concatenate(data.record.train).tolist())
+    held = federate(spy, IID(seed=1, generator="numpy"), 4, "stratified", 0.75, Validation(4, 1))
+    assert seen[1].tolist() == sorted(np.concatenate(held.record.train).tolist())
+    assert not set(seen[1].tolist()) & set(np.concatenate(held.record.test).tolist())
 
 
 class Halves(Partitioner):
@@ -238,3 +241,60 @@ class Halves(Partitioner):
 
     def __call__(self, labels, groups, num_clients, rng):
         return Assignment([np.arange(10), np.arange(10, len(labels))])
+
+
+def folds_of(fold, folds=3, **options):
+    return make(validation=Validation(folds, fold), **options).record
+
+
+@pytest.mark.parametrize("split", ["stratified", "random"])
+def test_a_held_out_fold_comes_from_the_training_part_and_nobody_sees_the_test_part(split):
+    whole = make(split=split).record
+    held = []
+    for fold in range(3):
+        record = folds_of(fold, split=split)
+        for client in range(20):
+            train, scored = record.train[client].tolist(), record.test[client].tolist()
+            own = whole.train[client].tolist()
+            assert not set(train) & set(scored)
+            assert sorted([*train, *scored]) == sorted(own)
+            assert train == [sample for sample in own if sample in train], "in training order"
+            assert not set(train + scored) & set(whole.test[client].tolist())
+        held.append(record.test)
+        assert record.facts["validation"] == {"folds": 3, "fold": fold}
+        assert f"scored on held-out fold {fold} of the training parts; nobody sees the test parts" in record.notes
+        assert record.test_counts.sum() == sum(map(len, record.test))
+    for client in range(20):
+        together = np.concatenate([scored[client] for scored in held])
+        assert sorted(together.tolist()) == sorted(whole.train[client].tolist()), (
+            "every training sample is held out once"
+        )
+        sizes = [len(scored[client]) for scored in held]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_folds_have_the_same_share_of_every_class():
+    whole = make(alpha=100.0).record
+    for fold in range(3):
+        counts = folds_of(fold, alpha=100.0).test_counts
+        assert (np.abs(counts - whole.train_counts / 3) < 1.34).all()
+
+
+def test_without_validation_nothing_is_said_of_it():
+    record = make().record
+    assert "validation" not in record.facts
+    assert not any("held-out" in note for note in record.notes)
+
+
+@pytest.mark.parametrize(("folds", "fold", "message"), [(1, 0, "folds=1; expected at least 2"), (3, 3, "0 to 2")])
+def test_folds_are_checked(folds, fold, message):
+    with pytest.raises(ValueError, match=message):
+        Validation(folds, fold)
+
+
+def test_samples_that_overlap_have_no_unseen_fold():
+    data, rule = overlapping([0] * 10 + [1] * 20), Halves(seed=1, generator="numpy")
+    with pytest.raises(
+        ValueError, match="validation: neighbouring samples of .* overlap, so no fold of them is unseen"
+    ):
+        federate(data, rule, 2, "random", 0.75, Validation(3, 0))

@@ -245,7 +245,7 @@ def test_folders_and_drawn_images_are_mapped_too(tmp_path, common, make_png):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for i in range(3):
             (tmp_path / "photos" / name / f"{i}.png").write_bytes(make_png(10 * i))
-    drawn = {"num_samples": 30, "num_classes": 3, "channels": 3, "noise": 1.0, "image_size": 8, "num_groups": None}
+    drawn = {"num_samples": 30, "num_classes": 3, "channels": 3, "noise": 1.0, "image_size": 8, "group_names": None}
     for kind, options in ((ImageFolder, {"path": str(tmp_path / "photos"), "splits": None}), (Synthetic, drawn)):
         mapped = kind(**{**common, **options, "memory_limit_gib": 0}).load(1)
         assert mapped.file is not None

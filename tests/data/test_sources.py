@@ -12,7 +12,7 @@ from fedsaf.data.sources import Digits, ImageFolder, Synthetic
 
 def synthetic(common, **options):
     given = {"num_samples": 60, "num_classes": 4, "channels": 3, "noise": 10.0, "image_size": 8}
-    given["num_groups"] = None
+    given["group_names"] = None
     return Synthetic(**{**common, **given, **options})
 
 
@@ -269,9 +269,9 @@ def test_folder_errors(tmp_path, common):
 
 
 def test_synthetic_groups_are_tinted(common):
-    plain, tinted = synthetic(common).load(1), synthetic(common, num_groups=3).load(1)
+    plain, tinted = synthetic(common).load(1), synthetic(common, group_names=["c", "a", "b"]).load(1)
     assert plain.groups is None
-    assert tinted.group_names == ("group 0", "group 1", "group 2")
+    assert tinted.group_names == ("a", "b", "c")  # as every source has them, in the order of their names
     assert tinted.groups.bincount().tolist() == [20, 20, 20]
     assert torch.equal(plain.labels, tinted.labels)
     levels = [tinted.inputs[tinted.groups == g].float().mean((0, 2, 3)) for g in range(3)]

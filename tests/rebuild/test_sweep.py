@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from hydra.utils import instantiate
 
 from fedsaf.config import ConfigError, config_hash
 from fedsaf.rebuild.launch import sweeps
@@ -72,7 +73,7 @@ def test_without_data_embedded_ones_stand_in_and_are_labelled(composer, tier):
     runs = runs_of("table-4", tier, [], ["0"], composer)
     assert {run.config["stand_in_for"] for run in runs} == {"pacs", "domainnet"}
     assert {run.choices["dataset"] for run in runs} == {"synthetic"}
-    assert {run.config["dataset"]["num_groups"] for run in runs} == {4, 6}
+    assert {len(run.config["dataset"]["group_names"]) for run in runs} == {4, 6}
 
 
 def test_data_that_are_there_are_used(composer, monkeypatch, tmp_path):
@@ -90,13 +91,15 @@ def test_words_of_the_user_come_last(composer):
 @pytest.mark.parametrize("experiment", OF_PAPERS)
 def test_every_experiment_of_the_papers_has_a_regime_and_its_keys_exist(composer, experiment):
     sweep = sweep_of(experiment, CONF)
-    for tier in ("full", "smoke"):
-        own = [f"{key}={values[-1]}" for key, values in sweep.items()]
+    for tier, place in (("full", -1), ("smoke", 0)):
+        own = [f"{key}={values[place]}" for key, values in sweep.items()]
         words = [f"experiment={experiment}", f"tier={tier}", *own]
         assert composer.choices(words)["regime"] != "null"
         config = composer.compose(words)
         assert config["tier"] == tier
         assert config["rounds"] <= 3 or tier == "full"
+        for part in ("dataset", "partition", "model_group", "method"):  # no key too many or too few
+            instantiate(config[part], _convert_="all")
 
 
 def test_runs_on_different_data_are_different_sweeps(composer):

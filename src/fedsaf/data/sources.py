@@ -39,14 +39,14 @@ class Synthetic(ImageSource):
         num_classes: C.
         channels: 1 or 3.
         noise: standard deviation of the pixel noise, on the scale 0..255.
-        num_groups: domains, of equal size up to one sample, each with a tint of its own; None for none.
+        group_names: domains, of equal size up to one sample, each with a tint of its own; None for none.
     """
 
     num_samples: int
     num_classes: int
     channels: int
     noise: float
-    num_groups: int | None
+    group_names: Sequence[str] | None
 
     def read(self, seed: int) -> RawImages:
         """Draw patterns and noise from ``seed`` alone."""
@@ -56,8 +56,9 @@ class Synthetic(ImageSource):
             raise ValueError("dataset.image_size=null: synthetic images have no native size")
         if not 1 <= self.num_classes <= self.num_samples:
             raise ValueError(f"dataset.num_classes={self.num_classes} must be in 1..num_samples={self.num_samples}")
-        if self.num_groups is not None and not 1 <= self.num_groups <= self.num_samples:
-            raise ValueError(f"dataset.num_groups={self.num_groups} must be null or in 1..{self.num_samples}")
+        names = None if self.group_names is None else tuple(self.group_names)
+        if names is not None and not 1 <= len(set(names)) == len(names) <= self.num_samples:
+            raise ValueError(f"dataset.group_names={list(names)} must be null or 1..{self.num_samples} different names")
         rng = numpy_generator(seed, "synthetic")
         labels = rng.permutation(np.arange(self.num_samples) % self.num_classes)
         cells = np.arange(self.image_size) * 4 // self.image_size
@@ -66,22 +67,21 @@ class Synthetic(ImageSource):
             np.clip(patterns[y] + rng.normal(0, self.noise, patterns.shape[1:]), 0, 255).astype(np.uint8)
             for y in labels
         ]
-        groups = None if self.num_groups is None else rng.permutation(np.arange(self.num_samples) % self.num_groups)
+        groups = None if names is None else rng.permutation(np.arange(self.num_samples) % len(names))
         if groups is not None:
-            tints = rng.uniform(-64, 64, (self.num_groups, self.channels))
+            tints = rng.uniform(-64, 64, (len(names), self.channels))
             items = [np.clip(i + tints[g], 0, 255).astype(np.uint8) for i, g in zip(items, groups, strict=True)]
         if self.channels == 1:
             items = [item[..., 0] for item in items]
         places = [f"synthetic image {i}" for i in range(len(items))]
-        names = tuple(map(str, range(self.num_classes)))
         return RawImages(
             name="synthetic",
             items=ListedItems(items, places),
             labels=labels.tolist(),
             parts={"all": len(items)},
-            class_names=names,
+            class_names=tuple(map(str, range(self.num_classes))),
             groups=None if groups is None else groups.tolist(),
-            group_names=None if groups is None else tuple(f"group {g}" for g in range(self.num_groups)),
+            group_names=names,
         )
 
 

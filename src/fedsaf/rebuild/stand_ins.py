@@ -16,12 +16,20 @@ STAND_INS: dict[str, tuple[str, ...]] = {
     "fashion_mnist": _IMAGES,
     "flowers102": _IMAGES,
     "tiny_imagenet": _IMAGES,
-    "pacs": ("dataset=synthetic", "dataset.num_groups=4"),
-    "domainnet": ("dataset=synthetic", "dataset.num_groups=6"),
-    "office_caltech10": ("dataset=synthetic", "dataset.num_groups=4"),
+    "pacs": ("dataset=synthetic", "dataset.group_names=[art_painting,cartoon,photo,sketch]"),
+    "domainnet": (
+        "dataset=synthetic",
+        "dataset.group_names=[clipart,infograph,painting,quickdraw,real,sketch]",
+    ),
+    "office_caltech10": ("dataset=synthetic", "dataset.group_names=[amazon,caltech10,dslr,webcam]"),
     "ag_news": ("dataset=synthetic_text", "dataset.num_classes=4"),
     "amazon_review": ("dataset=synthetic_text", "dataset.num_classes=2", "dataset.num_groups=4"),
-    "shakespeare": ("dataset=synthetic_text", "dataset.num_classes=8", "dataset.num_groups=200"),
+    "shakespeare": (
+        "dataset=synthetic_text",
+        "dataset.num_classes=8",
+        "dataset.num_groups=40",
+        "partition.min_samples=4",
+    ),
 }
 """Words that choose embedded data of the same kind: images, images by domain, texts, texts by user."""
 

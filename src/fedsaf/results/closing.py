@@ -37,7 +37,7 @@ class Run:
 
     Attributes:
         config: resolved configuration with ``choices`` and ``overrides``; {} if it was never written.
-        outcome: finished, resumed, skipped (was finished before), failed, interrupted, running or missing.
+        outcome: finished, resumed, skipped (was finished before), failed, unfinished, interrupted, running or missing.
         summary: content of ``summary.json``, only if the run finished.
         reason: why it failed; empty otherwise.
     """
@@ -143,11 +143,11 @@ def mean_and_std(values: Sequence[float]) -> str:
 
 
 def failures(runs: Iterable[Run]) -> list[str]:
-    """Return one line per failed job: what it was asked and why it failed."""
+    """Return one line per job that failed or did not end: what it was asked and why."""
     return [
-        f"failed: {' '.join(run.config.get('overrides', ())) or 'default configuration'}: {run.reason}"
+        f"{run.outcome}: {' '.join(run.config.get('overrides', ())) or 'default configuration'}: {run.reason}"
         for run in runs
-        if run.outcome == "failed"
+        if run.outcome in ("failed", "unfinished")
     ]
 
 
@@ -242,7 +242,8 @@ def _is_group(name: str, runs: Sequence[Run]) -> bool:
 
 
 def _names_cell(name: str) -> bool:
-    return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING
+    """Return whether a choice or key tells cells apart; what a tier makes of a choice follows from both."""
+    return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING and not name.startswith("tier_")
 
 
 def _select(config: Mapping[str, Any], name: str) -> Any:
