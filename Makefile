@@ -7,13 +7,13 @@ READY := $(VENV)/.installed
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train compare partition plan test test-full lint format bench lock clean
+.PHONY: help setup train compare partition plan tune dashboard sync claims report test test-full lint format bench lock clean
 # Tables and figures of the papers: how large, by which launcher, which seeds (empty: the experiment's own).
 TIER ?= small
 LAUNCHER ?= basic
 SEEDS ?=
 REBUILD := src/rebuild.py --tier $(TIER) --launcher $(LAUNCHER) --seeds "$(SEEDS)"
-TARGETS := $(foreach n,1 2 3 4 5 6 7 8 9,table-$(n)) $(foreach n,1 5 6 7 8 9 10,figure-$(n)) structure-terms \
+TARGETS := $(foreach n,1 2 3 4 5 6 7 8 9,table-$(n)) $(foreach n,1 3 5 6 7 8 9 10,figure-$(n)) structure-terms \
   $(foreach n,5 6 7 8 9 10,fedtgp-k$(n)) $(foreach n,2 3 4 5 6,fedproc-t$(n)) fedproc-figures
 .PHONY: $(TARGETS)
 
@@ -45,6 +45,21 @@ table-N: ## also figure-N, fedtgp-kN, fedproc-tN: rebuild one; TIER=smoke|small|
 
 plan: $(READY) ## what a target would cost, measured, before anything starts: TABLE=1 or TARGET=figure-5, and TIER=
 	$(RUN) $(REBUILD) --plan $(if $(TARGET),$(TARGET),table-$(TABLE)) $(ARGS)
+
+tune: $(READY) ## weights of each loss, chosen on held-out training samples: TIER=, LAUNCHER=; ARGS=--write to use them
+	$(RUN) src/tune.py --tier $(TIER) --launcher $(LAUNCHER) $(ARGS)
+
+dashboard: $(READY) ## a workspace and a report in W&B: TIER=; ARGS="--dry-run" writes what they would be
+	$(RUN) src/dashboard.py --tier $(TIER) $(ARGS)
+
+sync: $(READY) ## upload runs that W&B mirrored offline; what has arrived is not sent again
+	$(RUN) src/sync.py $(ARGS)
+
+claims: $(READY) ## docs/claims.md: what recorded runs say about each claim of the papers; TIER= for one tier only
+	$(RUN) src/claims.py $(if $(filter file,$(origin TIER)),,--tier $(TIER)) $(ARGS)
+
+report: $(READY) ## report/index.html: claims, tables, figures and runs in one page that needs no network
+	$(RUN) src/page.py $(ARGS)
 
 test: $(READY) ## the tests, in minutes; one file or expression in ARGS="..."
 	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile -m "not slow and not gpu" $(ARGS)

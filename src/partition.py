@@ -51,7 +51,7 @@ def configurations(words: Sequence[str], multirun: bool) -> list[tuple[dict[str,
                 del config["hydra"]
             plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
             parts = [plain["dataset"], plain["partition"], plain["num_clients"]]
-            parts += [plain["protocol"][key] for key in ("split", "train_fraction")]
+            parts += [plain["protocol"][key] for key in ("split", "train_fraction")] + [plain.get("validation")]
             distinct.setdefault(json.dumps(parts, sort_keys=True), (plain, choices))
     return list(distinct.values())
 

@@ -1,7 +1,8 @@
 """Entry: ``python src/rebuild.py table-3 --tier small``. Runs what a table or figure of the papers still lacks.
 
 Every run is one of ``src/train.py``; what is finished is skipped, what was killed is resumed, and the same run is
-shared by all targets that want it. ``src/report.py`` prints the table afterwards.
+shared by all targets that want it. ``src/report.py`` makes tables and figures afterwards.
+A figure over whole tables has no runs of its own.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from dotenv import load_dotenv
 from rich.console import Console
 
 from fedsaf.config import ConfigError
-from fedsaf.rebuild.launch import LAUNCHERS, launcher_words, start, sweeps
+from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
 from fedsaf.rebuild.plan import Plan, plan_table
 from fedsaf.rebuild.probe import RunCost, kind_of, measure
-from fedsaf.rebuild.sweep import TIERS, Composer, PlannedRun, runs_of
+from fedsaf.rebuild.sweep import TIERS, Composer, PlannedRun, check_tier, runs_of
+from fedsaf.results.figures.definition import figure_definitions
 from fedsaf.results.selection import table_definitions
 
 SOURCE = Path(__file__).resolve().parent
@@ -34,6 +36,12 @@ def main() -> int:
     composer = Composer(CONF)
     try:
         launcher_words(options.launcher, options.jobs)
+        if any(figure.target == options.target and figure.tables for figure in figure_definitions().values()):
+            check_tier(options.tier)
+            if options.plan:
+                print(f"{options.target} has no runs of its own: it is drawn from those of the tables")
+                return 0
+            return _report(options.target, options.tier, composer.compose(options.words)["results_root"])
         plan = Plan(options.target, options.tier, runs_of(options.target, options.tier, options.words, seeds, composer))
     except ConfigError as error:
         sys.exit(f"error: {error}")
@@ -42,20 +50,19 @@ def main() -> int:
     console.print(plan_table(plan, _costs(plan.missing, composer, console) if options.plan else None, jobs))
     if options.plan:
         return 0
-    status = 0
-    for words in sweeps(plan.missing):
-        status = max(status, start(words, options.launcher, SOURCE / "train.py", jobs))
-    tables = [name for name, table in table_definitions().items() if table.target == options.target]
-    if tables:
-        report = [
-            sys.executable,
-            str(SOURCE / "report.py"),
-            plan.runs[0].config["results_root"],
-            "--tier",
-            options.tier,
-        ]
-        status = max(status, subprocess.run([*report, "--table", *tables], check=False).returncode)
-    return status
+    status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
+    return max(status, _report(options.target, options.tier, plan.runs[0].config["results_root"]))
+
+
+def _report(target: str, tier: str, results: str) -> int:
+    """Make the tables and figures of a target from the recorded runs; return the exit status."""
+    tables = [name for name, table in table_definitions().items() if table.target == target]
+    figures = [name for name, figure in figure_definitions().items() if figure.target == target]
+    if not tables and not figures:
+        return 0
+    words = [*(["--table", *tables] if tables else []), *(["--figure", *figures] if figures else [])]
+    command = [sys.executable, str(SOURCE / "report.py"), results, "--tier", tier, *words]
+    return subprocess.run(command, check=False).returncode
 
 
 def _costs(runs: list[PlannedRun], composer: Composer, console: Console) -> dict[tuple[str, ...], RunCost]:

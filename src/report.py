@@ -1,7 +1,7 @@
-"""Entry: recorded runs -> the tables of the papers, beside the printed numbers. Reads run folders only.
+"""Entry: recorded runs -> the tables and figures of the papers, beside the printed numbers. Reads run folders only.
 
 Example:
-    python src/report.py runs --tier small --table saf-t3
+    python src/report.py runs --tier small --table saf-t3 --figure figure-7
 """
 
 from __future__ import annotations
@@ -13,34 +13,43 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedsaf.results.collect import collect
+from fedsaf.results.figures.build import BuiltFigure, build, write
+from fedsaf.results.figures.definition import figure_definitions, figures_of
 from fedsaf.results.recorder import write_atomically
 from fedsaf.results.render import comma_separated, latex, markdown
 from fedsaf.results.selection import TIERS, table_definitions
 from fedsaf.results.tables import FilledTable, fill
 
+FIGURES = "figures"
+"""Folder of the figures within that of the tables."""
 FORMATS = {"md": markdown, "csv": comma_separated, "tex": latex}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tables; return 0, or 1 if a run is at fault or a table that was asked for has no finished run."""
+    """Write tables and figures; return 0, or 1 if a run is at fault or something asked for has no finished run."""
     options = _options(arguments)
     runs, aside = collect(options.runs)
-    tables = [
-        fill(table_definitions()[name], options.tier, runs, aside) for name in options.table or table_definitions()
-    ]
+    tables = [fill(table_definitions()[name], options.tier, runs, aside) for name in options.table]
+    figures = [build(definition, options.tier, runs, aside) for definition in options.figure]
     options.output.mkdir(parents=True, exist_ok=True)
+    where = ", ".join(map(str, options.runs))
+    print(f"{len(runs)} finished runs in {where}; tables and figures of tier {options.tier} in {options.output}")
     for table in tables:
         _write(table, options.output)
-    where = ", ".join(map(str, options.runs))
-    print(f"{len(runs)} finished runs in {where}; tables of tier {options.tier} in {options.output}")
+    for figure in figures:
+        _write_figure(figure, options.output / FIGURES)
     faults = [f"{folder.folder}: {folder.reason}" for folder in aside if folder.is_fault]
     faults += [f"{table.definition.name}: {text}" for table in tables for cell in table for text in cell.problems]
+    faults += [f"{figure.definition.name}: {text}" for figure in figures for text in figure.numbers.problems]
     for fault in dict.fromkeys(faults):
         print(f"does not count: {fault}")
-    empty = [table.definition for table in tables if not table.num_filled]
-    for definition in empty if options.table else ():
-        print(f"{definition.name}: no finished run of tier {options.tier}; its runs: {definition.target}")
-    return int(bool(faults) or bool(options.table and empty))
+    empty = [(table.definition.name, table.definition.target) for table in tables if not table.num_filled]
+    for figure in figures:
+        if figure.is_empty:
+            empty.append((figure.definition.name, ", ".join(figure.definition.run_targets)))
+    for name, target in empty if options.is_chosen else ():
+        print(f"{name}: no finished run of tier {options.tier}; its runs: {target}")
+    return int(bool(faults) or bool(options.is_chosen and empty))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -50,12 +59,19 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "runs", nargs="*", type=Path, default=[root], help="folders of run folders; default: RESULTS_ROOT, else runs"
     )
     parser.add_argument("--tier", choices=TIERS, default="small", help="whose runs; tiers are never mixed")
-    parser.add_argument("--table", nargs="+", choices=table_definitions(), metavar="NAME", help="tables; default: all")
-    parser.add_argument("--output", type=Path, default=Path("report"), help="folder of the tables")
+    parser.add_argument("--table", nargs="+", choices=table_definitions(), metavar="NAME", help="tables, by name")
+    parser.add_argument("--figure", nargs="+", metavar="NAME", help="figures, by name or target; default: everything")
+    parser.add_argument("--output", type=Path, default=Path("report"), help="folder of the tables; figures/ in it")
     options = parser.parse_args(arguments)
     missing = [str(path) for path in options.runs if not path.is_dir()]
     if missing:
         parser.error(f"no such folder: {', '.join(missing)}")
+    options.is_chosen = bool(options.table or options.figure)
+    try:
+        options.figure = figures_of(options.figure or ([] if options.is_chosen else list(figure_definitions())))
+    except ValueError as error:
+        parser.error(str(error))
+    options.table = options.table or ([] if options.is_chosen else list(table_definitions()))
     return options
 
 
@@ -66,6 +82,14 @@ def _write(table: FilledTable, folder: Path) -> None:
     num_cells = len(list(table))
     if table.num_filled:
         print(f"{table.definition.name}: {table.num_filled} of {num_cells} cells")
+
+
+def _write_figure(figure: BuiltFigure, folder: Path) -> None:
+    """Draw a figure that has a run, and say what it lacks."""
+    if not figure.is_empty:
+        write(figure, folder)
+        missing = f", {len(figure.numbers.missing)} places left out" if figure.numbers.missing else ""
+        print(f"{figure.definition.name}: drawn{missing}")
 
 
 if __name__ == "__main__":

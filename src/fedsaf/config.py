@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 INCIDENTAL = (
@@ -127,6 +128,11 @@ def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
     parts = [choices["dataset"], choices["partition"], choices["model_group"], config["method"]["name"]]
     parts += [choices[group] for group in config["method"]["reads"] if group in choices]
     return "_".join([*parts, f"seed{config['seed']}", config_hash(config)])
+
+
+def lock_path(folder: Path) -> Path:
+    """Return the file whose lock is held by the process that writes this run folder."""
+    return folder.parent / f".{folder.name}.lock"
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

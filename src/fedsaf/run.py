@@ -17,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from fedsaf.cli import chosen_groups
-from fedsaf.config import ConfigError, check, config_hash, run_name
+from fedsaf.config import ConfigError, check, config_hash, lock_path, run_name
 from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
 from fedsaf.results.closing import run_table, wide_console
 from fedsaf.results.recorder import STATUS, SUMMARY, Recorder, read_json
@@ -145,9 +145,11 @@ def _launch(job: Job, recorder: Recorder) -> None:
     recorder.status("running")
     try:
         launch(job.fabric, perform, job)
-    except (Interrupted, KeyboardInterrupt, SystemExit):
+    except (Interrupted, KeyboardInterrupt, SystemExit) as stop:
         recorder.status("interrupted", reason="asked to stop; the same command continues")
         log.info("interrupted; the same command continues after the last saved round")
+        if isinstance(stop, SystemExit) and stop.code:
+            raise  # submitit tells by a status of its own that the job is to be requeued
         raise SystemExit(EXIT_AGAIN) from None
     except BaseException as error:
         recorder.status("failed", reason=f"{type(error).__name__}: {error}")
@@ -174,7 +176,7 @@ def writes() -> bool:
 def _lock(folder: Path) -> BaseFileLock:
     """Return a held lock on the run; it goes with the process, however that ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.parent / f".{folder.name}.lock")
+    lock = FileLock(lock_path(folder))
     try:
         lock.acquire(timeout=0)
     except Timeout:

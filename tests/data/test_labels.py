@@ -37,7 +37,7 @@ def test_strange_labels():
         encode_labels([0.5, 1], None, "label")
     with pytest.raises(ValueError, match="mix"):
         encode_labels(["a", 1], None, "label")
-    with pytest.raises(ValueError, match="7 is not one of the 2 classes"):
-        encode_labels([0, 7], ["a", "b"], "label")
+    with pytest.raises(ValueError, match="7 is not one of the 2 classes .* in row 1, the first of 2 such"):
+        encode_labels([0, 7, 9], ["a", "b"], "label")
     with pytest.raises(ValueError, match="neither"):
         encode_labels([[1], [2]], None, "label")

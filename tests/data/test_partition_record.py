@@ -115,13 +115,24 @@ def test_the_table_has_a_column_of_names_only_if_there_are_any():
     assert "holds" not in [column.header for column in printed(record_of(IID_RULE, 4))[0].columns]
 
 
+def test_a_narrow_console_cuts_the_classes_and_never_a_number():
+    classes = tuple(f"a rather long name {i}" for i in range(10))
+    record = record_of(by_domain(2), 6, classes)
+    _, text = printed(record, width=72)
+    rows = [line.strip("│ ").split("│") for line in text.splitlines() if line.startswith("│")]
+    assert [row[1].strip() for row in rows[:-1]] == [str(len(train)) for train in record.train]
+    assert [row[5].strip() for row in rows[:-1]] == list(record.client_names)
+    assert all("…" in row[6] for row in rows[:-1])
+    assert max(map(len, text.splitlines())) <= 72
+
+
 def test_names_that_would_break_a_table_or_a_picture(tmp_path):
     classes = ("\n", " ", "[", "[red]", "$x$", "word " * 20)
     record = record_of(by_domain(1), 2, classes, ("[bold]a$", "long" * 20), np.repeat([0, 1], [60, 60]))
     table, text = printed(record)
     for shown in ("\\n 8|2", "' ' ", "[ ", "[bold]a$", "long" * 5 + "lon…"):
         assert shown in text, shown
-    assert "[red]" in "".join(table.columns[-1].cells)
+    assert "[red]" in "".join(map(str, table.columns[-1].cells))
     partition_picture(record, tmp_path / "partition.png")
     with Image.open(tmp_path / "partition.png") as image:
         assert min(image.size) > 300

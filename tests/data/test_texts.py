@@ -120,7 +120,12 @@ def test_subset_is_balanced_and_keyed(six):
     samples = table(six, max_samples=4).load(1)
     assert samples.labels.bincount().tolist() == [2, 2]
     assert samples.parts == {"six": 4}
+    assert federate(samples, IID(seed=1, generator="numpy"), 2, "random", 0.75).record.facts["subset"] == {
+        "max_samples": 4,
+        "of": 6,
+    }
     whole = table(six).load(1)
+    assert whole.subset == table(six, max_samples=6).load(1).subset == {}
     kept = [whole.texts.index(text) for text in samples.texts]
     assert kept == sorted(kept)
     assert (whole.labels[kept] == samples.labels).all()
@@ -146,6 +151,7 @@ def test_empty_texts_are_padding_and_counted(tmp_path, caplog):
     samples = table(file).load(1)
     assert "2 of 3 texts are empty, the first in row 1" in caplog.text
     assert samples.fitted(np.arange(3)).inputs.tolist() == [[2, 3, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0]]
+    assert "dataset a: 'hi' is the only word that is known" in caplog.text
     with pytest.raises(ValueError, match="dataset a: no word in any of the 2 texts"):
         samples.fitted(np.array([1, 2]))
     with pytest.raises(ValueError, match="all 2 texts are empty"):
@@ -234,6 +240,7 @@ def test_several_text_columns_are_joined_and_missing_values_left_out(tmp_path):
     ("content", "options", "named"),
     [
         ("text,label\na,0\n", {"text_column": "body"}, r"text_column='body' is not a column .*text \(string\)"),
+        ("text,label\na,0\n", {"text_column": "txt"}, "text_column='txt' is not a column .* the nearest is 'text'"),
         ("text,label\na,0\n", {"text_column": ["text", "body"]}, "text_column='body' is not a column"),
         ("text,label\na,0\n", {"text_column": []}, r"text_column=\[\]"),
         ("text,label\na,0\n", {"label_column": "klass"}, "label_column='klass' is not a column"),
@@ -269,7 +276,7 @@ def test_labels_out_of_range_are_named(tmp_path, write_parquet):
 
     metadata = pq.read_schema(declared).metadata
     pq.write_table(pq.read_table(file).replace_schema_metadata(metadata), declared)
-    with pytest.raises(ValueError, match="label 2 is not one of the 2 classes"):
+    with pytest.raises(ValueError, match="label 2 is not one of the 2 classes .* in row"):
         table(declared).load(1)
 
 
@@ -348,10 +355,10 @@ def test_folder_with_parts_and_odd_files(tmp_path, caplog):
 def test_folder_errors(tmp_path):
     with pytest.raises(ValueError, match="is not a folder"):
         folder(tmp_path / "nowhere").load(1)
-    with pytest.raises(ValueError, match="is not a folder"):
+    with pytest.raises(ValueError, match="dataset.path=null: name a folder"):
         folder(None).load(1)
     write(tmp_path / "a" / "x.doc", "")
-    with pytest.raises(ValueError, match="holds no text"):
+    with pytest.raises(ValueError, match=r"holds no text that ends in \.txt"):
         folder(tmp_path).load(1)
     file = write(tmp_path / "a" / "x.txt", "ok\ncafé", "latin-1")
     with pytest.raises(ValueError, match=rf"{file}, line 2: byte 0xe9"):

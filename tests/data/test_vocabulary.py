@@ -120,7 +120,7 @@ def test_chunks_make_no_difference(monkeypatch):
     ("form", "size", "named"),
     [
         (Tokens(1), None, "max_length=1 must be at least 2"),
-        (Tokens(None), None, "max_length=None"),
+        (Tokens(None), None, "max_length=null"),
         (Counts(0), None, "max_length=0 must be at least 1"),
         (Tokens(5), 3, "vocabulary_size=3 .* the least is 4"),
         (Counts(None), 0, "vocabulary_size=0 .* the least is 1"),

@@ -1,5 +1,8 @@
 """Several jobs: failures are listed, kills lose one round at most, finished jobs never run again."""
 
+import os
+import signal
+
 import pytest
 
 from fedsaf.results.recorder import read_json
@@ -66,3 +69,15 @@ def test_stop_on_failure_ends_the_sweep_there(tmp_path):
     assert "failed: " in output
     assert "take model_group=homogeneous" in output
     assert folders(root) == []
+
+
+def test_a_requeued_job_goes_on_in_its_folder(tmp_path):
+    """Slurm, or its local stand-in, warns by a signal that the time is over, and starts the job anew."""
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs the extra sweep")
+    root = tmp_path / "runs"
+    process = start(root, ["-m", *SMALL, "hydra/launcher=submitit_local"])
+    once(has_round(root, 0, 1), process)
+    os.kill(read_json(folders(root)[0] / "status.json")["pid"], signal.SIGUSR2)
+    assert "1 resumed" in end(process)
+    assert len(folders(root)) == 1
+    assert state(folders(root)[0]) == "finished"

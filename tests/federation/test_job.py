@@ -16,6 +16,12 @@ def test_a_federation_in_which_nobody_has_a_batch_is_refused(tmp_path):
         make_job([*TINY, *LIGHT, "batch_size=1000", "protocol=public"], tmp_path)
 
 
+def test_a_federation_in_which_nobody_is_tested_is_refused(tmp_path):
+    rest = [word for word in TINY if not word.startswith(("partition", "num_clients"))]
+    with pytest.raises(ValueError, match="no client has a test sample.* the largest of 30 trains on 2 samples"):
+        make_job([*rest, *LIGHT, "partition=iid", "dataset.num_samples=60", "num_clients=30"], tmp_path)
+
+
 def test_a_client_without_a_batch_is_named_and_uploads_nothing(tmp_path, caplog):
     words = [*TINY, *LIGHT, "protocol=public", "partition=dirichlet", "partition.alpha=0.3", "rounds=1"]
     sizes = [facts.num_train for facts in make_job(words, tmp_path / "probe").clients.values()]

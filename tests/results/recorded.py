@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import OmegaConf
+from safetensors.numpy import save_file
 
 from fedsaf.config import config_hash
 from fedsaf.results.recorder import Recorder
@@ -41,6 +44,18 @@ CONFIG = {
 SIZE = 100
 """Test samples of every client, so that hits are percent."""
 
+LINE = ((0, 0, 0.0), (0, 1, 10.0), (1, 0, 1.0), (1, 1, 11.0))
+"""Local prototypes on a line, in which classes are near and clients are not."""
+
+
+def record_uploads(folder: Path, rows: Sequence[tuple[int, int, float]]) -> None:
+    """Write local prototypes of two dimensions as a run keeps them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    client, label, place = (np.array(column) for column in zip(*rows, strict=True))
+    means = np.stack([place, np.zeros_like(place)], axis=1).astype(np.float32)
+    tensors = {"client": client.astype(np.int64), "labels": label.astype(np.int64), "means": means}
+    save_file(tensors, folder / "uploads_prototypes.safetensors")
+
 
 def record_run(
     folder: Path,
@@ -49,7 +64,8 @@ def record_run(
     predictor: str = "classifier",
     choices: dict[str, str] | None = None,
     finish: bool = True,
-    diagnostics: dict[str, float] | None = None,
+    diagnostics: dict[str, float] | Sequence[dict[str, float]] = (),
+    uploads: Sequence[tuple[int, int, float]] = LINE,
     **changes: Any,
 ) -> Path:
     """Write the folder of a run of two rounds whose last one is the best.
@@ -61,12 +77,16 @@ def record_run(
         predictor: the method's own rule.
         choices: choices that differ from FedSAF-GCSA on CIFAR-10.
         finish: whether it finished.
-        diagnostics: of round 2.
+        diagnostics: of round 2, or of both rounds.
+        uploads: client, class and first of two coordinates of each local prototype; () for no file.
         changes: values of the configuration that differ; a dict is merged.
     """
     config = json.loads(json.dumps(CONFIG))
     for key, value in changes.items():
         config[key] = config.get(key, {}) | value if isinstance(value, dict) else value
+    if uploads:
+        record_uploads(folder, uploads)
+    of_round = ({}, diagnostics) if isinstance(diagnostics, Mapping) else diagnostics or ({}, {})
     recorder = Recorder(folder)
     for round, lost in ((1, 10), (2, 0)):
         rules = {"classifier": hits - lost}
@@ -77,10 +97,10 @@ def record_run(
             **accuracies,
             "upload_bytes": {"total": round * 2**20},
             "download_bytes": {"total": 3 * 2**20},
-            "diagnostics": (diagnostics or {}) if round == 2 else {},
+            "diagnostics": of_round[round - 1],
         }
         clients = [
-            {"client": i, "num_test": SIZE, "diagnostics/margin_mean": 1.0 + i}
+            {"client": i, "architecture": f"net{i}", "num_test": SIZE, "diagnostics/margin_mean": 1.0 + i}
             | {rule: (count + sign * i) / SIZE for rule, count in rules.items()}
             for i, sign in enumerate((1, -5))
         ]

@@ -8,6 +8,8 @@ import pytest
 import fedsaf
 
 PROGRAM = """
+import os
+import time
 import hydra
 from omegaconf import OmegaConf
 from pathlib import Path
@@ -19,6 +21,13 @@ def main(config):
     folder = Path("runs") / f"{config.weight}-{config.seed}"
     if (folder / "summary.json").exists():
         return {"folder": folder, "outcome": "skipped"}
+    if config.weight == 9:
+        while not Path("begun").exists():
+            time.sleep(0.1)
+        os.kill(os.getpid(), 9)
+    if config.weight == 3:
+        Path("begun").touch()
+        time.sleep(3)
     if config.weight == 13:
         raise ValueError("weight: got 13, expected luck")
     seed = len(list(Path("runs").glob("*-None-*"))) if config.seed is None else config.seed
@@ -100,6 +109,30 @@ def test_drawn_seeds_are_seeds(sweep):
     result = sweep("-m", "weight=1", "seed=null,null")
     assert result.returncode == 0, result.stderr
     assert rows(result.stdout) == [["rcsa", "10.50 ± 0.50", "10.50 ± 0.50", "2", "2 finished"]]
+
+
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+def test_side_by_side_every_job_is_in_the_table_also_one_that_was_killed(sweep, tmp_path, launcher):
+    pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", reason="needs the extra sweep")
+    start = ["-m", f"hydra/launcher={launcher}", *(["hydra.launcher.n_jobs=2"] if launcher == "joblib" else [])]
+    good = sweep(*start, "weight=1,13", "seed=0")
+    assert good.returncode == 1
+    assert [row[1:] for row in rows(good.stdout)] == [
+        ["1", "10.00 ± 0.00", "10.00 ± 0.00", "1", "1 finished"],
+        ["13", "-", "-", "0", "1 failed"],
+    ]
+    # Launchers give up when a process dies: joblib ends the others, submitit leaves them at work.
+    killed = sweep(*start, "weight=9,3", "seed=0")
+    assert killed.returncode == 1
+    assert "unfinished: weight=9 seed=0: killed, or asked to stop" in killed.stdout
+    outcomes = {row[1]: row[-1] for row in rows(killed.stdout)}
+    assert outcomes == {"9": "1 unfinished", "3": "1 unfinished" if launcher == "joblib" else "1 finished"}
+    again = sweep(*start, "weight=1,3", "seed=0")
+    assert again.returncode == 0, again.stderr
+    assert {row[1]: row[-1] for row in rows(again.stdout)} == {
+        "1": "1 skipped",
+        "3": "1 finished" if launcher == "joblib" else "1 skipped",
+    }
 
 
 def test_nothing_is_left_in_the_sweep_folder(sweep, tmp_path):

@@ -99,3 +99,12 @@ def test_another_version_of_the_configuration(tmp_path):
     assert reason(tmp_path)[0].startswith("config.yaml cannot be read")
     path.write_text("just text")
     assert reason(tmp_path)[0].startswith("config.yaml cannot be read")
+
+
+def test_a_run_scored_on_a_validation_part_stands_in_no_table(tmp_path):
+    record_run(tmp_path / "run", validation={"folds": 4, "fold": 1})
+    assert reason(tmp_path) == ("scored on the validation parts", False)
+    record_run(tmp_path / "other")
+    (run,), (aside,) = collect([tmp_path], validated=True)
+    assert (run.folder.name, aside.folder.name) == ("run", "other")
+    assert (aside.reason, aside.is_fault) == ("scored on the test parts", False)

@@ -15,11 +15,14 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 import fedsaf
-from fedsaf.results.tracking import NoTracker, RunInfo, WandbTracker, run_labels
+from fedsaf.results.mirrored import Tally, run_labels
+from fedsaf.results.recorder import Recorder
+from fedsaf.results.tracking import NoTracker, RunInfo, WandbTracker
 
 SOURCE = str(Path(fedsaf.__file__).parents[1])
 CONF = Path(SOURCE).parent / "conf" / "logger"
 CHOICES = {"method": "prototype", "alignment": "rcsa", "partition": "iid"}
+METHOD = {"name": "prototype", "reads": ["alignment", "prototype"], "fixes": [], "predictor": "classifier"}
 PROGRAM = """
 import logging, sys, time
 from pathlib import Path
@@ -30,7 +33,7 @@ logging.basicConfig(level=logging.INFO)
 folder, mode = Path(sys.argv[1]), sys.argv[2]
 tracker = WandbTracker("test", None, mode, init_timeout=2.0, finish_timeout=5.0, client_table_every=0)
 start = time.monotonic()
-tracker.start(RunInfo(folder, {"seed": 0}, {"alignment": "rcsa"}, 0, 1, None, 0))
+tracker.start(RunInfo(folder, {"seed": 0}, {"alignment": "rcsa"}, 1, None, 0))
 print("started", time.monotonic() - start)
 tracker.log(RoundRecord(1, {"classifier": {"pooled": 0.5}}))
 tracker.finish(0)
@@ -39,7 +42,8 @@ print("id", tracker.state()["run_id"])
 
 
 def make_info(folder, rounds=3, run_id=None, rank=0):
-    return RunInfo(folder, {"seed": 0, "rounds": rounds}, CHOICES, seed=0, rounds=rounds, run_id=run_id, rank=rank)
+    config = {"seed": 0, "rounds": rounds, "method": METHOD}
+    return RunInfo(folder, config, CHOICES, rounds=rounds, run_id=run_id, rank=rank)
 
 
 def make_tracker(mode="offline", client_table_every=0):
@@ -88,16 +92,19 @@ def test_offline_run_holds_every_round_once(tmp_path, make_record):
     summary = json.loads(inspect(part, "--summary"))
     assert (summary["state"], summary["exit_code"], summary["project"]) == ("finished", 0, "test")
     assert summary["run_id"] == tracker.state()["run_id"]
-    assert summary["name"] == "prototype-rcsa-iid-seed0"
-    assert sorted(summary["tags"]) == ["iid", "prototype", "rcsa"]
+    group = run_labels(make_info(tmp_path).config, CHOICES)["group"]
+    assert summary["name"] == f"{group}-seed0"
+    assert sorted(summary["tags"]) == ["alignment=rcsa", "method=prototype", "partition=iid"]
     assert summary["summary"]["round"] == 3
     assert summary["summary"]["classifier/pooled"] == 0.5
+    assert summary["summary"]["reported/best"] == 0.5
+    assert summary["summary"]["reported/sent_mib"] == pytest.approx(3 * 960 / 2**20)
     assert summary["summary"]["loss/total"] == pytest.approx(1.5 / 4)
     assert summary["summary"]["clients"]["nrows"] == 2
     assert [item["round"] for item in history(part)] == [0, 1, 2, 3]
     text = inspect(part)
     assert '"step_metric":"round"' in text
-    assert '"group":"prototype-rcsa-iid"' in text or '"run_group":"prototype-rcsa-iid"' in text
+    assert f'group":"{group}"' in text
     assert '"job_type":"prototype"' in text
     staged = [path for path in (tmp_path / "wandb").rglob("*") if path.is_file()]
     assert any("artifacts" in path.parts for path in staged), "files of tables must stay in the run folder"
@@ -120,7 +127,8 @@ def test_resume_offline_is_a_second_part_with_the_same_id(tmp_path, make_record)
     summaries = [json.loads(inspect(part, "--summary")) for part in (before, after)]
     assert [summary["run_id"] for summary in summaries] == [first.state()["run_id"]] * 2
     assert [summary["exit_code"] for summary in summaries] == [1, 0]
-    assert [[item["round"] for item in history(part)] for part in (before, after)] == [[1, 2, 3], [4, 5, 6]]
+    for key in ("round", "_step"):  # steps of one part never meet those of another, or joining would lose rows
+        assert [[item[key] for item in history(part)] for part in (before, after)] == [[1, 2, 3], [4, 5, 6]]
 
 
 def test_names_do_not_grow_with_clients_and_tables_come_every_kth_round(tmp_path, make_record):
@@ -159,7 +167,7 @@ def test_no_key_and_no_terminal_goes_offline_with_one_line(tmp_path):
     assert result.returncode == 0, result.stderr
     (line,) = result.stderr.splitlines()
     assert "offline (no API key found" in line
-    assert f"wandb sync {tmp_path}/wandb/offline-run-*" in line
+    assert f"make sync, or: wandb sync {tmp_path}/wandb/offline-run-*" in line
     assert len(parts(tmp_path)) == 1
 
 
@@ -335,15 +343,47 @@ def test_arguments_are_checked():
         WandbTracker("p", None, "auto", init_timeout=0, finish_timeout=1, client_table_every=0)
 
 
-def test_labels_put_the_seeds_of_a_cell_into_one_group():
-    zero, one = run_labels(CHOICES, 0), run_labels(CHOICES, 1)
-    assert zero["group"] == one["group"]
-    assert zero["name"] != one["name"]
-    long = run_labels({"dataset": "x" * 300}, 12345)
-    assert len(long["name"]) <= 128
-    assert long["name"].endswith("-seed12345")
-    assert len(long["group"]) <= 128
-    assert len(long["tags"][0]) <= 64
+def test_labels_put_the_seeds_of_a_cell_into_one_group_and_nothing_else():
+    base = {"seed": 0, "method": METHOD, "tier": "small", "stand_in_for": "cifar10", "partition": {"alpha": 0.1}}
+    choices = {**CHOICES, "experiment": "table_3", "regime": "fedsaf", "logger": "wandb", "tier_regime": "fedsaf_small"}
+    zero, one = run_labels(base, choices), run_labels({**base, "seed": 1}, {**choices, "experiment": "figure_6"})
+    assert zero["group"] == one["group"], "the experiment that started a run does not tell cells apart"
+    assert zero["group"].startswith("prototype-rcsa-iid-small-cifar10-")
+    assert (zero["name"], one["name"]) == (f"{zero['group']}-seed0", f"{zero['group']}-seed1")
+    assert {"tier=small", "stand_in_for=cifar10", "experiment=table_3", "regime=fedsaf"} <= set(zero["tags"])
+    assert not any(tag.startswith(("logger", "tier_")) for tag in zero["tags"])
+    other = run_labels({**base, "partition": {"alpha": 0.5}}, choices)
+    assert other["group"] != zero["group"], "a swept value is another cell, also if no choice says so"
+
+
+def test_labels_say_what_the_method_is_and_reads():
+    lexical = {"name": "fedtsp_lexical", "reads": [], "fixes": ["prototype"]}
+    labels = run_labels(
+        {"seed": 0, "method": lexical}, {"method": "fedtsp", "alignment": "rcsa", "prototype": "text_prior"}
+    )
+    assert labels["job_type"] == "fedtsp_lexical"
+    assert labels["tags"] == ["method=fedtsp_lexical", "prototype=text_prior"]
+    assert labels["group"].startswith("fedtsp_lexical-")
+
+
+def test_long_labels_keep_what_tells_runs_apart():
+    labels = [run_labels({"seed": seed, "a": a}, {"dataset": "x" * 300}) for seed, a in ((12345, 0), (12345, 1))]
+    assert all(len(label["name"]) <= 128 and label["name"].endswith("-seed12345") for label in labels)
+    assert all(len(label["group"]) <= 128 and len(label["tags"][0]) <= 64 for label in labels)
+    assert len({label["group"] for label in labels}) == len({label["name"] for label in labels}) == 2
+
+
+def test_running_totals_of_a_resumed_run_go_on(tmp_path, make_record):
+    straight, recorder = Tally("classifier", tmp_path / "none"), Recorder(tmp_path)
+    records = [make_record(round, hits=(hits, 0)) for round, hits in enumerate((1, 9, 2, 3))]
+    values = [straight.after(record) for record in records]
+    assert [value["reported/best"] for value in values] == [0.01, 0.09, 0.09, 0.09]
+    assert [value["reported/pooled"] for value in values] == [0.01, 0.09, 0.02, 0.03]
+    for record in records[:3]:  # the record of a round is written before the mirror is told
+        recorder.append(record)
+    resumed = Tally("classifier", tmp_path)
+    assert [resumed.after(record) for record in records[2:]] == values[2:]
+    assert "reported/best" not in Tally(None, tmp_path).after(records[0])
 
 
 def test_configurations_build_their_tracker(monkeypatch):

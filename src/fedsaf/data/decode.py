@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.io import ImageReadMode, decode_image
 
 from fedsaf.data.crops import cropped
@@ -23,6 +23,7 @@ Shape = tuple[int, int, int]
 _CHANNELS = {"L": 1, "RGB": 3}
 _GREY_MODES = ("1", "L", "LA", "La", "F")
 _BLOCK = 128
+_REMEDY = "mend it or leave it out"
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _PNG_KINDS = {1: (b"\x08\x00",), 3: (b"\x08\x02",)}
@@ -141,8 +142,10 @@ def _open(row: Undecoded) -> Image.Image:
         return Image.fromarray(item)
     try:
         return Image.open(BytesIO(item) if isinstance(item, bytes) else item)
+    except UnidentifiedImageError as error:  # its message would show where the bytes lie in memory
+        raise ValueError(f"cannot read image {place}: its bytes are of no known image format; {_REMEDY}") from error
     except Exception as error:  # formats differ in what they raise
-        raise ValueError(f"cannot read image {place}: {error}") from error
+        raise ValueError(f"cannot read image {place}: {error}; {_REMEDY}") from error
 
 
 def _decode(row: Undecoded, mode: str) -> Image.Image:
@@ -153,7 +156,7 @@ def _decode(row: Undecoded, mode: str) -> Image.Image:
                 image = ImageOps.exif_transpose(image)
             return _to_mode(image, mode)
         except Exception as error:  # formats differ in what they raise
-            raise ValueError(f"cannot decode image {row.place}: {error}") from error
+            raise ValueError(f"cannot decode image {row.place}: {error}; {_REMEDY}") from error
 
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:

@@ -13,11 +13,34 @@ from fedsaf.data.batches import ClientData
 from fedsaf.data.datasets import LabelledDataset, Samples
 from fedsaf.data.partition import Assignment, Partitioner, Rng
 from fedsaf.data.record import PartitionRecord
-from fedsaf.data.splits import Parts, ordered_split, random_split, stratified_split
+from fedsaf.data.splits import Parts, held_out_fold, ordered_split, random_split, stratified_split
 
 log = logging.getLogger(__name__)
 
 _SPLITS: dict[str, Callable[[np.ndarray, float, Rng], Parts]] = {"stratified": stratified_split, "random": random_split}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Which fold of every client's training part is scored in place of the test part, which nobody then sees.
+
+    Attributes:
+        folds: into how many the training parts are dealt, at least 2.
+        fold: which one is held out, in [0, folds).
+
+    Raises:
+        ValueError: outside these ranges.
+    """
+
+    folds: int
+    fold: int
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.folds < 2:
+            raise ValueError(f"validation.folds={self.folds}; expected at least 2")
+        if not 0 <= self.fold < self.folds:
+            raise ValueError(f"validation.fold={self.fold}; expected 0 to {self.folds - 1}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +79,12 @@ class FederatedData:
 
 
 def federate(
-    dataset: Samples, partitioner: Partitioner, num_clients: int, split: str, train_fraction: float
+    dataset: Samples,
+    partitioner: Partitioner,
+    num_clients: int,
+    split: str,
+    train_fraction: float,
+    validation: Validation | None = None,
 ) -> FederatedData:
     """Assign the samples to clients, then split each client's samples.
 
@@ -70,6 +98,7 @@ def federate(
             ``common``: only the first official part is partitioned and trains whole, in an order drawn per client,
             and every client tests on all other parts (FedProc). Not used by a data set with a split of its own.
         train_fraction: share of a client's samples that trains; not used by ``common`` or a split of its own.
+        validation: a fold of the training parts to score in place of the test parts; None scores these.
 
     Raises:
         ValueError: an unknown split, a fraction outside (0, 1), ``common`` without a second official part, a rule
@@ -85,6 +114,9 @@ def federate(
     rng = partitioner.rng()
     assignment = partitioner(labels[:pool], None if groups is None else groups[:pool], num_clients, rng)
     train, test, rule = _split(dataset, assignment, labels, split, train_fraction, rng)
+    if validation is not None:
+        train, test = _held_out(dataset, labels, train, validation)
+        rule |= {"validation": asdict(validation)}
     fitted = dataset.fitted(np.unique(np.concatenate(train)))
     record = PartitionRecord(
         train=train,
@@ -128,6 +160,17 @@ def _split(
         splits = [_SPLITS[split](labels[own], train_fraction, rng) for own in assignment.indices]
     pairs = list(zip(assignment.indices, splits, strict=True))
     return [own[a] for own, (a, _) in pairs], [own[b] for own, (_, b) in pairs], rule
+
+
+def _held_out(
+    dataset: Samples, labels: np.ndarray, train: list[np.ndarray], validation: Validation
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return what goes on training and what is held out of each training part."""
+    if dataset.own_split is not None:
+        raise ValueError(f"validation: neighbouring samples of {dataset.name} overlap, so no fold of them is unseen")
+    folds = [held_out_fold(labels[own], validation.folds, validation.fold) for own in train]
+    pairs = list(zip(train, folds, strict=True))
+    return [own[a] for own, (a, _) in pairs], [own[b] for own, (_, b) in pairs]
 
 
 def _check_runs(dataset: Samples, assignment: Assignment) -> None:

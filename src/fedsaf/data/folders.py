@@ -31,14 +31,16 @@ def class_files(
         ValueError: no such folder, no such file in it, a file outside a class folder, or an unknown part.
     """
     if path is None or not Path(path).expanduser().is_dir():
-        raise ValueError(f"dataset.path={path!r} is not a folder; name one with a subfolder per class")
+        came = "null" if path is None else f"{str(path)!r} is not a folder"
+        raise ValueError(f"dataset.path={came}: name a folder with a subfolder per class")
     root = Path(path).expanduser()
     files = sorted(f for f in root.rglob("*") if f.is_file() and not _hidden(f.relative_to(root)))
     wanted = [file for file in files if file.suffix.lower() in suffixes]
     if len(wanted) < len(files):
         log.info("dataset.path=%s: %d files that are no %ss are skipped", root, len(files) - len(wanted), kind)
     if not wanted:
-        raise ValueError(f"dataset.path={str(root)!r} holds no {kind} (of {len(files)} files)")
+        ending = f" that ends in {min(suffixes)}" if len(suffixes) == 1 else ""
+        raise ValueError(f"dataset.path={str(root)!r} holds no {kind}{ending} (of {len(files)} files)")
     tops = {file.relative_to(root).parts[0] for file in wanted}
     in_parts = all(part_of(top) and (root / top).is_dir() for top in tops)
     if splits is not None and not in_parts:

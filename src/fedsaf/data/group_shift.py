@@ -103,8 +103,8 @@ def _members(groups: np.ndarray | None, choice: str, kind: str) -> tuple[np.ndar
     """Return the ids of the groups that have a sample, ascending, and the positions of each in pooled order."""
     if groups is None:
         raise ValueError(
-            f"partition={choice} needs a data set with {kind}; name their column by dataset.group_column, or choose "
-            "another partition"
+            f"partition={choice} needs a data set with {kind}; name their column by dataset.group_column, or take "
+            "another one, such as partition=dirichlet"
         )
     present, counts = np.unique(groups, return_counts=True)
     return present, np.split(np.argsort(groups, kind="stable"), np.cumsum(counts)[:-1])

@@ -97,7 +97,10 @@ def _whole(value: Any, what: str) -> int:
 
 def _ids_of_names(values: Sequence[int | str], names: Sequence[str], what: str) -> np.ndarray:
     index: dict[int | str, int] = {i: i for i in range(len(names))} | {name: i for i, name in enumerate(names)}
-    strangers = sorted({v for v in values if v not in index})
+    strangers = [row for row, value in enumerate(values) if value not in index]
     if strangers:
-        raise ValueError(f"{what} {strangers[0]!r} is not one of the {len(names)} classes {list(names)[:10]}")
+        raise ValueError(
+            f"{what} {values[strangers[0]]!r} is not one of the {len(names)} classes {list(names)[:10]} (0 to "
+            f"{len(names) - 1} as numbers); out of range in row {strangers[0]}, the first of {len(strangers)} such"
+        )
     return np.array([index[v] for v in values], np.int64)

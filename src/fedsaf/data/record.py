@@ -81,7 +81,13 @@ class PartitionRecord:
         facts, unseen = self.facts, self.unseen
         left_out = [f"{number} {what}" for what, number in facts["left_out"].items() if number]
         untested = [i for i, test in enumerate(self.test) if len(test) == 0]
+        held_out = facts.get("validation")
         candidates = [
+            (
+                held_out,
+                f"scored on held-out fold {held_out and held_out['fold']} of the training parts; "
+                "nobody sees the test parts",
+            ),
             (facts["moved"], f"{facts['moved']} samples were moved to clients below the minimum size"),
             (facts["unused"], f"{facts['unused']} samples are held by no client"),
             (left_out, f"left out: {', '.join(left_out)}"),

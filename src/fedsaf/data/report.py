@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from fedsaf.data.record import PartitionRecord
 
@@ -30,7 +31,7 @@ def partition_table(record: PartitionRecord) -> Table:
     if named:
         table.add_column("holds", no_wrap=True)
     top_classes = f"top {min(_TOP, len(record.class_names))} classes, train|test"
-    table.add_column(top_classes, no_wrap=True, overflow="ellipsis")
+    table.add_column(top_classes)  # the only column that gives way on a narrow console
     for client in range(record.num_clients):
         train, test = record.train_counts[client], record.test_counts[client]
         classes = f"{(train > 0).sum()}|{(test > 0).sum()}"
@@ -38,7 +39,7 @@ def partition_table(record: PartitionRecord) -> Table:
         own = [escape(_short(record.client_names[client]))] if named else []
         top = [c for c in np.argsort(-(train + test), kind="stable")[:_TOP] if train[c] + test[c]]
         shares = ", ".join(f"{_short(record.class_names[c])} {train[c]}|{test[c]}" for c in top)
-        table.add_row(*map(str, numbers), *own, escape(shares))
+        table.add_row(*map(str, numbers), *own, Text(shares, no_wrap=True, overflow="ellipsis"))
     table.add_section()
     totals = (record.train_counts.sum(), record.test_counts.sum())
     table.add_row("all", *map(str, totals), "", str(record.unseen.sum()), *[""] * (1 + named))

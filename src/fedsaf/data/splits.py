@@ -59,6 +59,30 @@ def random_split(labels: np.ndarray, train_fraction: float, rng: Rng) -> Parts:
     return order[len(labels) - train :], order[: len(labels) - train]
 
 
+def held_out_fold(labels: np.ndarray, folds: int, fold: int) -> Parts:
+    """Hold a fold of a training part out, for choosing weights without the test part.
+
+    Samples are dealt to the folds in turn, class by class, so that each fold has the same share of every class as far
+    as that goes, and the folds together are the whole part. Nothing is drawn. A class with fewer samples than folds is
+    in some folds only; it may be held out whole.
+
+    >>> [part.tolist() for part in held_out_fold(np.array([0, 1, 0, 1, 0]), 2, 0)]
+    [[1, 2], [0, 4, 3]]
+
+    Args:
+        labels: (n,) labels of one client's training part, in training order.
+        folds: their number k.
+        fold: which one is held out, in [0, k).
+
+    Returns:
+        Positions that go on training, in training order, and those held out.
+    """
+    dealt = np.argsort(labels, kind="stable")
+    is_held = np.zeros(len(labels), bool)
+    is_held[dealt[fold::folds]] = True
+    return np.flatnonzero(~is_held), dealt[fold::folds]
+
+
 def ordered_split(num_samples: int, train_fraction: float, gap: int) -> Parts:
     """Split by order, for samples that overlap with their neighbours, such as the windows of a text.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -77,7 +78,9 @@ def choose_column(
     everything = ", ".join(f"{column} ({kind_of(feature)})" for column, feature in features.items())
     if wanted is not None:
         if wanted not in features:
-            raise ValueError(f"dataset.{key}={wanted!r} is not a column of {name}; it has {everything}")
+            close = difflib.get_close_matches(wanted, features, n=1)
+            hint = f"; the nearest is {close[0]!r}" if close else ""
+            raise ValueError(f"dataset.{key}={wanted!r} is not a column of {name}; it has {everything}{hint}")
         return wanted
     candidates = candidates_of(features)
     if len(candidates) != 1:

@@ -82,6 +82,11 @@ class TextSamples(Samples):
             words = cached_words(key, [self.texts[i] for i in rows], self.vocabulary_size, self.form)
         except ValueError as error:
             raise ValueError(f"dataset {self.name}: {error}") from error
+        found = words[len(self.form.specials) :]
+        if len(found) == 1:
+            log.warning(
+                "dataset %s: %r is the only word that is known; is dataset.text_column right?", self.name, found[0]
+            )
         inputs = self.form.encode(self.texts, words)
         facts = self.form.facts(words)
         learnt = {"from": self.vocabulary_from, "size": len(words), "sha256": words_hash(words)}
@@ -95,6 +100,7 @@ class TextSamples(Samples):
             group_names=self.group_names,
             label_mapping=self.label_mapping,
             parts=self.parts,
+            subset=self.subset,
             fingerprint=self.fingerprint,
             facts=facts,
             vocabulary=words,
@@ -158,6 +164,7 @@ class TextSource(Source):
             group_names=() if groups is None else groups.names,
             label_mapping=labels.mapping,
             parts=parts_of_subset(raw.parts, keep),
+            subset={"max_samples": self.max_samples, "of": len(raw.texts)} if len(keep) < len(raw.texts) else {},
             fingerprint=_fingerprint(texts, ids, group_ids),
             texts=texts,
             form=form,

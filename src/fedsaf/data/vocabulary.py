@@ -76,9 +76,8 @@ class Tokens(Form):
         """Refuse what leaves no room for a word."""
         super().check(size)
         if self.max_length is None or self.max_length < 2:
-            raise ValueError(
-                f"dataset.max_length={self.max_length} must be at least 2: a start symbol and one word, such as 200"
-            )
+            came = "null" if self.max_length is None else self.max_length
+            raise ValueError(f"dataset.max_length={came} must be at least 2: a start symbol and one word, such as 200")
 
     def encode(self, texts: Sequence[str], words: Sequence[str]) -> np.ndarray:
         """Return (n, L) ids in the smallest type that holds them: uint8, int16 or int32."""

@@ -19,6 +19,7 @@ from fedsaf.data.federated import FederatedData
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.federation.checkpoint import Checkpoint
 from fedsaf.federation.feed import LAST_BATCH, ClientFeed
+from fedsaf.federation.final_messages import save_broadcast
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.launch import FabricSettings
 from fedsaf.federation.local import LocalPlan, LocalWork
@@ -170,7 +171,7 @@ class Job:
         """Try what would otherwise fail in the middle of the first round; name clients that will not train.
 
         Raises:
-            ValueError: the optimiser or a constructor refuses its values, or no client has a batch.
+            ValueError: the optimiser or a constructor refuses its values, or no client has a batch or a test sample.
         """
         self.optimizer([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
         self.server()
@@ -180,6 +181,13 @@ class Job:
             raise ValueError(
                 f"no client has a training batch: batch_size is {size}, protocol.last_batch is "
                 f"{self.settings.last_batch}; take smaller batches, fewer clients or protocol.last_batch=merge"
+            )
+        if not any(facts.num_test for facts in self.clients.values()):
+            most = max(facts.num_train for facts in self.clients.values())
+            raise ValueError(
+                f"no client has a test sample, so that nothing could be scored; the largest of {len(self.clients)} "
+                f"trains on {most} samples; give the clients more: fewer clients, or larger dataset.max_samples, "
+                "partition.max_samples_per_client or partition.min_samples"
             )
         if idle:
             log.warning(
@@ -247,12 +255,3 @@ def _saver(job: Job, ranks: Ranks) -> Saver:
         cohort_size=job.loop.cohort_size,
         outputs=job.outputs if ranks.is_zero else None,
     )
-
-
-def save_broadcast(folder: Path, server: Server) -> None:
-    """Write what each channel broadcasts at the end, one safetensors file per channel."""
-    from safetensors.torch import save_file
-
-    for name, message in server.broadcast().items():
-        if message is not None:
-            save_file({part: tensor.contiguous() for part, tensor in message.items()}, folder / f"{name}.safetensors")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedsaf.federation.checkpoint import Checkpoint
+from fedsaf.federation.final_messages import save_uploads
 from fedsaf.federation.memory import largest, take_peaks
 from fedsaf.federation.pool import ClientPool
 from fedsaf.federation.ranks import Ranks
@@ -88,7 +89,7 @@ class Saver:
             self.progress.advance(client)
 
     def close_round(self, facts: RoundFacts, server: Server, pool: ClientPool, ranks: Ranks) -> None:
-        """Record the round, and save it if a checkpoint is due."""
+        """Record the round, after the last one its class rows too, and save it if a checkpoint is due."""
         facts.peaks = largest(ranks.gather(take_peaks()))
         if ranks.is_zero:
             now = time.perf_counter()
@@ -96,6 +97,8 @@ class Saver:
             self.recorder.append(record)
             self._unmirrored.append(record)
             self.progress.round(record)
+            if facts.round == self.rounds:  # before the checkpoint, after which the uploads are gone
+                save_uploads(self.outputs.folder, facts.results, server)
             self._round_began = now
         if ranks.share(self.checkpoint.due() or facts.round == self.rounds):
             self.save_now(facts.round, server, pool, ranks)

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from fedsaf.cli import nearest
 from fedsaf.config import ConfigError
+from fedsaf.rebuild.plan import Plan
 from fedsaf.rebuild.sweep import PlannedRun
 
 LAUNCHERS: dict[str, tuple[str, ...]] = {
     "basic": (),
-    "joblib": ("hydra/launcher=joblib", "hydra.launcher.n_jobs={jobs}", "fabric.threads=1"),
-    "submitit_local": ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=1440"),
+    "joblib": ("hydra/launcher=joblib", "hydra.launcher.n_jobs={jobs}", "fabric.threads={threads}"),
+    "submitit_local": ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=1440", "fabric.threads={threads}"),
     "submitit_slurm": ("hydra/launcher=submitit_slurm", "hydra.launcher.array_parallelism={jobs}"),
 }
 """Words that choose each of Hydra's launchers; their packages are the extra ``sweep``."""
+NEEDS: Mapping[str, str] = {
+    "joblib": "hydra_plugins.hydra_joblib_launcher",
+    "submitit_local": "hydra_plugins.hydra_submitit_launcher",
+    "submitit_slurm": "hydra_plugins.hydra_submitit_launcher",
+}
+"""Package of each launcher that Hydra does not bring."""
+STARTS_ALL = ("submitit_local",)
+"""Launchers that start all jobs of a sweep at once; they are given sweeps of no more than go side by side."""
 
 
 def launcher_words(launcher: str, jobs: int) -> list[str]:
-    """Return the words that choose a launcher. Jobs side by side on one machine have one thread each.
+    """Return the words that choose a launcher. Jobs side by side on one machine share its cores evenly.
 
     Args:
         launcher: its name.
@@ -33,13 +45,34 @@ def launcher_words(launcher: str, jobs: int) -> list[str]:
     """
     if launcher not in LAUNCHERS:
         raise ConfigError(f"LAUNCHER={launcher} is unknown; {nearest(launcher, LAUNCHERS)}")
-    return [word.format(jobs=jobs) for word in LAUNCHERS[launcher]]
+    if jobs < 1:
+        raise ConfigError(f"--jobs {jobs}; expected at least 1 run at a time")
+    if launcher in NEEDS and not _is_installed(NEEDS[launcher]):
+        raise ConfigError(f"LAUNCHER={launcher} needs the extra sweep; pip install -e '.[sweep]' brings it")
+    if launcher == "submitit_slurm" and shutil.which("sbatch") is None:
+        raise ConfigError(
+            "LAUNCHER=submitit_slurm needs Slurm, but there is no sbatch here; start this where jobs are submitted, or "
+            "choose LAUNCHER=submitit_local or joblib"
+        )
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    return [word.format(jobs=jobs, threads=threads) for word in LAUNCHERS[launcher]]
 
 
-def sweeps(runs: Sequence[PlannedRun]) -> list[list[str]]:
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package of all plugins
+        return False
+
+
+def sweeps(runs: Sequence[PlannedRun], most: int | None = None) -> list[list[str]]:
     """Return the words of each sweep that together start these runs, and maybe others of the same product.
 
     Runs on different data are different sweeps, since what stands in for data depends on them.
+
+    Args:
+        runs: what is to be started.
+        most: how many jobs a sweep may have; None for any number.
     """
     blocks: dict[tuple, list[PlannedRun]] = {}
     for run in runs:
@@ -53,9 +86,26 @@ def sweeps(runs: Sequence[PlannedRun]) -> list[list[str]]:
                 key, _, value = word.partition("=")
                 values.setdefault(key, {})[value] = None
         replaced = {word.partition("=")[0] for word in frame}
-        product = [f"{key}={','.join(chosen)}" for key, chosen in values.items() if key not in replaced]
-        found.append([*frame, *product])
+        product = {key: list(chosen) for key, chosen in values.items() if key not in replaced}
+        for part in _halved(product, most):
+            found.append([*frame, *(f"{key}={','.join(chosen)}" for key, chosen in part.items())])
     return found
+
+
+def _halved(product: dict[str, list[str]], most: int | None) -> list[dict[str, list[str]]]:
+    """Split a product at its longest axis until no part is too large."""
+    if most is None or math.prod(map(len, product.values())) <= most:
+        return [product]
+    key = max(product, key=lambda key: len(product[key]))
+    half = len(product[key]) // 2
+    parts = (product | {key: product[key][:half]}, product | {key: product[key][half:]})
+    return [smaller for part in parts for smaller in _halved(part, most)]
+
+
+def fill(plan: Plan, launcher: str, train: Path, jobs: int) -> int:
+    """Run what a plan still lacks; return the largest exit status of its sweeps, 0 if there was nothing to do."""
+    most = jobs if launcher in STARTS_ALL else None
+    return max((start(words, launcher, train, jobs) for words in sweeps(plan.missing, most)), default=0)
 
 
 def start(words: Sequence[str], launcher: str, train: Path, jobs: int) -> int:

@@ -100,10 +100,15 @@ def settings_of(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[s
     return values_of(config) | dict(choices)
 
 
-def collect(roots: Iterable[Path]) -> tuple[list[RecordedRun], list[SetAside]]:
+def collect(roots: Iterable[Path], validated: bool = False) -> tuple[list[RecordedRun], list[SetAside]]:
     """Read every run folder below the roots.
 
     A folder counts as one of a run if it holds a status, a configuration, records or a summary.
+
+    Args:
+        roots: folders of run folders.
+        validated: whether runs that were scored on a held-out fold of their training parts are wanted, and no others;
+            such runs never stand beside those that were scored on the test parts.
 
     Returns:
         The runs that count, and those that do not, both by folder name.
@@ -113,6 +118,9 @@ def collect(roots: Iterable[Path]) -> tuple[list[RecordedRun], list[SetAside]]:
     runs, aside = [], []
     for folder in folders:
         result = _read(folder)
+        if isinstance(result, RecordedRun) and ("validation" in result.config) != validated:
+            reason = f"scored on the {'test parts' if validated else 'validation parts'}"
+            result = SetAside(folder, reason, False, result.settings)
         (runs if isinstance(result, RecordedRun) else aside).append(result)
     return runs, aside
 

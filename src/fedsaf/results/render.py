@@ -28,12 +28,12 @@ LATEX = {
 
 def markdown(table: FilledTable) -> str:
     """Return the table as Markdown: ours, the paper's number, the difference; marks ¹ ² ³ for the best of a column."""
-    head = ["", *_headings(table)]
-    lines = [f"## {table.definition.title}", "", _caption(table), "", _line(head), _line(["---"] * len(head))]
+    head = ["", *headings(table)]
+    lines = [f"## {table.definition.title}", "", caption(table), "", _line(head), _line(["---"] * len(head))]
     for labels, row in zip(table.definition.rows, table.cells, strict=True):
-        lines.append(_line([_label(labels), *("<br>".join(_parts(cell)) for cell in row)]))
+        lines.append(_line([label_of(labels), *("<br>".join(cell_parts(cell)) for cell in row)]))
     remarks = [
-        f"- {_cell_name(cell)}: {text}"
+        f"- {cell_name(cell)}: {text}"
         for cell in table
         for text in (*cell.notes, *(f"**does not count**: {problem}" for problem in cell.problems))
     ]
@@ -72,22 +72,23 @@ def comma_separated(table: FilledTable) -> str:
 
 def latex(table: FilledTable) -> str:
     """Return the table as a LaTeX ``table`` (package booktabs): best bold, second underlined, third in italics."""
-    caption = f"{table.definition.title}. {_caption(table, ranks='bold, underlined, italics')}"
+    text = f"{table.definition.title}. {caption(table, ranks='bold, underlined, italics')}"
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_escape(caption)}}}",
+        rf"\caption{{{_escape(text)}}}",
         rf"\begin{{tabular}}{{l{'c' * len(table.definition.columns)}}}",
         r"\toprule",
-        " & ".join(["", *(_stack(heading.split(", ")) for heading in _headings(table))]) + r" \\",
+        " & ".join(["", *(_stack(heading.split(", ")) for heading in headings(table))]) + r" \\",
         r"\midrule",
     ]
     for labels, row in zip(table.definition.rows, table.cells, strict=True):
-        lines.append(" & ".join([_escape(_label(labels)), *(_latex_cell(cell) for cell in row)]) + r" \\")
+        lines.append(" & ".join([_escape(label_of(labels)), *(_latex_cell(cell) for cell in row)]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
-def _caption(table: FilledTable, ranks: str = "¹ ² ³") -> str:
+def caption(table: FilledTable, ranks: str = "¹ ² ³") -> str:
+    """Return what stands under the title: tier, what a cell shows, and how to read it."""
     unit = f" in {table.definition.measure.unit}" if table.definition.measure.unit else ""
     compared = "; the difference is ours minus the paper's" if table.tier == "full" else ""
     marks = f" Best three of a column: {ranks}." if table.definition.measure.best else ""
@@ -97,17 +98,20 @@ def _caption(table: FilledTable, ranks: str = "¹ ² ³") -> str:
     )
 
 
-def _headings(table: FilledTable) -> list[str]:
+def headings(table: FilledTable) -> list[str]:
+    """Return what tells each column apart."""
     columns = table.definition.columns
     varying = [axis for axis in AXES if len({column.get(axis) for column in columns}) > 1]
-    return [_label({axis: column[axis] for axis in varying if axis in column} or column) for column in columns]
+    return [label_of({axis: column[axis] for axis in varying if axis in column} or column) for column in columns]
 
 
-def _label(labels: Labels) -> str:
+def label_of(labels: Labels) -> str:
+    """Return labels as one name."""
     return ", ".join(label for label in labels.values() if label) or "all"
 
 
-def _parts(cell: Cell) -> list[str]:
+def cell_parts(cell: Cell) -> list[str]:
+    """Return the lines of a cell: ours, data that stand in, the paper's, the difference; [] if there is none."""
     parts = []
     if cell.ours is not None:
         interval = cell.ours.interval
@@ -123,7 +127,7 @@ def _parts(cell: Cell) -> list[str]:
 
 
 def _latex_cell(cell: Cell) -> str:
-    parts = [_escape(part) for part in _parts(cell)]
+    parts = [_escape(part) for part in cell_parts(cell)]
     if cell.rank in LATEX_RANKS:
         head = _escape(_ours(cell))
         parts[0] = parts[0].replace(head + RANKS[cell.rank], f"{LATEX_RANKS[cell.rank]}{{{head}}}")
@@ -143,7 +147,8 @@ def _digits(cell: Cell) -> int:
     return max(2, len(cell.paper.mean.partition(".")[2])) if cell.paper else 2
 
 
-def _cell_name(cell: Cell) -> str:
+def cell_name(cell: Cell) -> str:
+    """Return what a message calls a cell."""
     return ", ".join(label for label in cell.labels.values() if label)
 
 

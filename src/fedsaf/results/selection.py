@@ -61,12 +61,26 @@ class TableDefinition:
 
     def requirement(self, labels: Labels, tier: str) -> dict[str, Any]:
         """Return what a run must have recorded to stand in the cell with these labels."""
-        required: dict[str, Any] = {"tier": tier, STAND_IN: None} | _in_tier(self.protocol, tier)
-        for axis in AXES:
-            if axis == "setting" and self.measure.parts is not None:
-                continue  # names a part of one run
-            required |= _in_tier(_vocabulary()[axis][labels[axis]], tier)
-        return required
+        return requirement_of(self.protocol, labels, tier, self.measure.parts)
+
+
+def requirement_of(
+    protocol: Requirement, labels: Labels, tier: str, parts: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a run must have recorded to stand under these labels.
+
+    Args:
+        protocol: values that every run must have.
+        labels: one for every axis.
+        tier: smoke, small or full.
+        parts: settings that name a part of one run rather than another run; None if there are none.
+    """
+    required: dict[str, Any] = {"tier": tier, STAND_IN: None} | _in_tier(protocol, tier)
+    for axis in AXES:
+        if axis == "setting" and parts is not None:
+            continue
+        required |= _in_tier(_vocabulary()[axis][labels[axis]], tier)
+    return required
 
 
 def satisfies(settings: Mapping[str, Any], requirement: Requirement) -> bool:
@@ -91,11 +105,11 @@ def table_definitions() -> dict[str, TableDefinition]:
     Raises:
         ValueError: a label is not in the vocabulary, or an axis is named twice; the message names table and label.
     """
-    content = _load("tables.yaml")
+    content = load_definitions("tables.yaml")
     tables = {name: _definition(name, entry, content["protocols"]) for name, entry in content["tables"].items()}
     for table in tables.values():
         for row, column in itertools.product(table.rows, table.columns):
-            _check(table, table.labels(row, column))
+            check_labels(f"table {table.name}", table.labels(row, column), table.measure.parts)
     return tables
 
 
@@ -105,25 +119,27 @@ def _definition(name: str, entry: Mapping[str, Any], protocols: Mapping[str, Req
         name=name,
         measure=MEASURES[entry["measure"]],
         protocol=protocols[entry["protocol"]],
-        rows=list(_products(entry["rows"])),
-        columns=list(_products(entry["columns"])),
+        rows=list(products(entry["rows"])),
+        columns=list(products(entry["columns"])),
         fixed=dict(entry["fixed"]),
         **values,
     )
 
 
-def _products(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Labels]:
+def products(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Labels]:
+    """Yield the labels of each element: a block is the product of its labels, the first axis slowest."""
     for block in blocks:
         choices = [labels if isinstance(labels, list) else [labels] for labels in block.values()]
         for combination in itertools.product(*choices):
             yield dict(zip(block, combination, strict=True))
 
 
-def _check(table: TableDefinition, labels: Labels) -> None:
+def check_labels(owner: str, labels: Labels, parts: Mapping[str, Any] | None) -> None:
+    """Raise ValueError, naming the owner, if a label is not in the vocabulary, or no part where parts are named."""
     for axis, label in labels.items():
-        known = table.measure.parts if axis == "setting" and table.measure.parts is not None else _vocabulary()[axis]
+        known = parts if axis == "setting" and parts is not None else _vocabulary()[axis]
         if label not in known:
-            raise ValueError(f"table {table.name}: {axis} {label!r} is not in the vocabulary")
+            raise ValueError(f"{owner}: {axis} {label!r} is not in the vocabulary")
 
 
 def _in_tier(values: Requirement, tier: str) -> dict[str, Any]:
@@ -141,8 +157,9 @@ def _fits(value: Any, wanted: Any) -> bool:
 
 @cache
 def _vocabulary() -> dict[str, dict[str, Any]]:
-    return _load("vocabulary.yaml")
+    return load_definitions("vocabulary.yaml")
 
 
-def _load(name: str) -> dict[str, Any]:
+def load_definitions(name: str) -> dict[str, Any]:
+    """Return the content of a file of definitions."""
     return yaml.safe_load(files("fedsaf.results").joinpath("definitions", name).read_text(encoding="utf-8"))

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from fedsaf.results.choice import choose
 from fedsaf.results.collect import RecordedRun, SetAside
 from fedsaf.results.intervals import Spread, spread_of
 from fedsaf.results.measures import rule_of
 from fedsaf.results.paper import PaperValue, printed
-from fedsaf.results.selection import DATASET, Labels, TableDefinition, on_stand_in, satisfies
+from fedsaf.results.selection import Labels, TableDefinition
 
 NUM_RANKS = 3
 """How many of a column are marked."""
-SHOWN_KEYS = 6
-"""Differing keys that a message names."""
-MISSING = object()
-DIAGNOSTICS, DIAGNOSTICS_EVERY = "diagnostics", "diagnostics_every"
-"""What is measured beside the results, and how often: the only key in which runs of one cell may differ."""
-NEVER = 10**9
 
 
 @dataclass
@@ -96,18 +90,11 @@ def _cell(
     aside: Sequence[SetAside],
 ) -> Cell:
     cell = Cell(labels, paper=printed(definition.paper, definition.table, labels))
-    required = definition.requirement(labels, tier)
-    matching = [run for run in runs if satisfies(run.settings, required)]
-    if not matching and tier != "full":
-        matching = [run for run in runs if satisfies(run.settings, on_stand_in(required))]
-        cell.stand_in = " or ".join(sorted({run.settings[DATASET] for run in matching}))
-    asked = [required] if tier == "full" else [required, on_stand_in(required)]
-    for folder in aside:
-        if any(satisfies(folder.settings, one) for one in asked):
-            (cell.problems if folder.is_fault else cell.notes).append(f"{folder.folder.name}: {folder.reason}")
+    chosen = choose(definition.requirement(labels, tier), tier, runs, aside)
+    cell.stand_in, cell.notes, cell.problems = chosen.stand_in, chosen.notes, chosen.problems
     counted: dict[str, float] = {}
     commits = set()
-    for run in _agreeing(matching, cell):
+    for run in chosen.runs:
         value = definition.measure.value(run, definition.rule, labels["setting"])
         if value is None:
             cell.problems.append(f"{run.folder.name}: has no number of this kind")
@@ -121,41 +108,6 @@ def _cell(
         if tier == "full" and cell.paper is not None:
             cell.difference = cell.ours.mean - float(cell.paper.mean)
     return cell
-
-
-def _agreeing(runs: Sequence[RecordedRun], cell: Cell) -> list[RecordedRun]:
-    """Return one run per seed; [] with the problem noted if the runs are not of one experiment, or contradict."""
-    by_seed: dict[int, RecordedRun] = {}
-    ordered = sorted(runs, key=lambda run: (run.seed, run.values.get(DIAGNOSTICS_EVERY) or NEVER, run.folder.name))
-    for run in ordered:
-        if keys := _differing(ordered[0].values, run.values):
-            cell.problems.append(f"{ordered[0].folder.name} and {run.folder.name} are different experiments: {keys}")
-            return []
-        other = by_seed.setdefault(run.seed, run)
-        if _results(other) != _results(run):
-            cell.problems.append(
-                f"{other.folder.name} ({other.folder.parent}) and {run.folder.name} ({run.folder.parent}) have seed "
-                f"{run.seed} and one configuration, but different results"
-            )
-            return []
-    return list(by_seed.values())
-
-
-def _results(run: RecordedRun) -> list[dict[str, Any]]:
-    """Return what must be equal in two runs of one configuration and seed."""
-    return [{key: value for key, value in row.items() if key != DIAGNOSTICS} for row in run.rows]
-
-
-def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """Return which keys differ and how; empty if none does."""
-    keys = [key for key in sorted(ours | theirs) if ours.get(key, MISSING) != theirs.get(key, MISSING)]
-    keys = [key for key in keys if key != DIAGNOSTICS_EVERY]
-    texts = [f"{key} is {_shown(ours, key)} and {_shown(theirs, key)}" for key in keys[:SHOWN_KEYS]]
-    return "; ".join([*texts, f"and {len(keys) - SHOWN_KEYS} more"] if len(keys) > SHOWN_KEYS else texts)
-
-
-def _shown(settings: Mapping[str, Any], key: str) -> str:
-    return str(settings[key]) if key in settings else "absent"
 
 
 def _rank(column: Sequence[Cell], best: str) -> None:

@@ -10,22 +10,18 @@ import contextlib
 import logging
 import os
 import secrets
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
+from fedsaf.results.mirrored import Tally, flatten, mirrored_choices, run_labels
+from fedsaf.results.upload import knock
 from fedsaf.types import RoundRecord
 
 log = logging.getLogger(__name__)
 
 MODES = ("auto", "online", "offline", "disabled")
-UNNAMED = ("logger", "fabric")
-"""Groups that say how a run is made, not which experiment it is."""
-MAX_NAME, MAX_TAG = 128, 64
-"""Longest run name, group and tag that the service accepts."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,6 @@ class RunInfo:
         folder: run folder.
         config: the resolved configuration, plain values.
         choices: config group to choice.
-        seed: seed of the run.
         rounds: T, the last round that will be logged.
         run_id: id from the checkpoint of an interrupted run, None for a new one.
         rank: process rank; only rank 0 mirrors.
@@ -45,7 +40,6 @@ class RunInfo:
     folder: Path
     config: Mapping[str, Any]
     choices: Mapping[str, str]
-    seed: int
     rounds: int
     run_id: str | None
     rank: int
@@ -127,7 +121,9 @@ class WandbTracker:
         self._run: Any = None
         self._run_id: str | None = None
         self._rounds = 0
+        self._tally: Tally | None = None
         self._broken = False
+        self._sets_step = False
         self._environment = contextlib.ExitStack()
 
     def start(self, info: RunInfo) -> None:
@@ -136,6 +132,7 @@ class WandbTracker:
             return
         self._run_id = info.run_id or secrets.token_hex(4)
         self._rounds = info.rounds
+        self._tally = Tally((info.config.get("method") or {}).get("predictor"), info.folder)
         with self._guard("start"):
             info.folder.mkdir(parents=True, exist_ok=True)
             self._environment.enter_context(_wandb_environment(info.folder))
@@ -144,20 +141,27 @@ class WandbTracker:
             self._run.define_metric("*", step_metric="round")
 
     def log(self, record: RoundRecord) -> None:
-        """Mirror one round with one call; the step of the service is never set, so no round can be refused."""
+        """Mirror one round with one call.
+
+        Online the step of the service is never set, so no round can be refused. Offline it is the round, since every
+        part would begin at step 0 again, and steps of joined parts must not meet.
+        """
         if self._run is None or self._broken:
             return
         with self._guard("log"):
             values = flatten({**record.metrics, "seconds": record.timing}) | {"round": record.round}
+            if self._tally is not None:
+                values |= self._tally.after(record)
+            step = {"step": record.round} if self._sets_step else {}
             with_table = bool(record.clients) and self._carries_table(record.round)
             try:
-                self._run.log({**values, "clients": _client_table(record.clients)} if with_table else values)
+                self._run.log({**values, "clients": _client_table(record.clients)} if with_table else values, **step)
             except Exception as error:
                 if not with_table:
                     raise
                 # Online a table asks the server before anything is logged: without an answer the numbers still go.
                 log.warning("W&B takes no table of the clients, which clients.jsonl holds: %s", error)
-                self._run.log(values)
+                self._run.log(values, **step)
 
     def finish(self, exit_code: int) -> None:
         """Close the run, also after an error in the run or in the mirror."""
@@ -186,17 +190,17 @@ class WandbTracker:
             "entity": self.entity,
             "id": self._run_id,
             "dir": str(info.folder),
-            "config": dict(info.config),
+            "config": {**info.config, **mirrored_choices(info.config, info.choices)},
             "reinit": "finish_previous",
             "settings": settings,
-            **run_labels(info.choices, info.seed),
+            **run_labels(info.config, info.choices),
         }
         if self.mode == "offline":
             reason = "as asked"
         else:
             try:
                 if wandb.login(prompt=False, verify=False):
-                    _knock(wandb.setup().settings.base_url, min(self.init_timeout, 3.0))
+                    knock(wandb.setup().settings.base_url, min(self.init_timeout, 3.0))
                     return wandb.init(mode="online", resume="allow", **arguments)
                 reason = "no API key found; log in with `wandb login` or set WANDB_API_KEY"
             except Exception as error:
@@ -204,8 +208,11 @@ class WandbTracker:
                 # The service process still holds the id of the run that did not start.
                 wandb.teardown()
         run = wandb.init(mode="offline", **arguments)
+        self._sets_step = True
         log.warning(
-            "W&B is offline (%s); upload later with: wandb sync %s", reason, info.folder / "wandb/offline-run-*"
+            "W&B is offline (%s); upload later with make sync, or: wandb sync %s",
+            reason,
+            info.folder / "wandb/offline-run-*",
         )
         return run
 
@@ -223,39 +230,6 @@ class WandbTracker:
                     "W&B stops mirroring this run, which goes on: %s: %s: %s", action, type(error).__name__, error
                 )
             self._broken = True
-
-
-def run_labels(choices: Mapping[str, str], seed: int) -> dict[str, Any]:
-    """Return group, job type, tags and name of a run: runs of the same choices, whatever their seed, share a group.
-
-    >>> run_labels({"alignment": "rcsa", "method": "prototype", "logger": "wandb"}, 0)["name"]
-    'rcsa-prototype-seed0'
-    """
-    choices = {group: choice for group, choice in choices.items() if group not in UNNAMED}
-    group = "-".join(choices.values()) or "run"
-    return {
-        "group": group[:MAX_NAME],
-        "job_type": choices.get("method", "train")[:MAX_TAG],
-        "tags": [value[:MAX_TAG] for value in dict.fromkeys(choices.values())],
-        "name": f"{group[: MAX_NAME - 24]}-seed{seed}",
-    }
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of nested mappings under names joined by ``/``; lists count, and what is None has no name.
-
-    >>> flatten({"classifier": {"pooled": 0.5, "worst_10": None}, "failed_clients": [3, 7]})
-    {'classifier/pooled': 0.5, 'failed_clients': 2}
-    """
-    flat: dict[str, float] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}/")
-        elif isinstance(value, list | tuple):
-            flat[f"{prefix}{key}"] = len(value)
-        elif isinstance(value, int | float):
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _client_table(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -277,11 +251,3 @@ def _wandb_environment(folder: Path) -> Iterator[None]:
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
-
-
-def _knock(url: str, timeout: float) -> None:
-    """Raise OSError if nobody listens at the server's address; wandb itself would try again for much longer."""
-    parts = urlsplit(url)
-    port = parts.port or (80 if parts.scheme == "http" else 443)
-    with socket.create_connection((parts.hostname or "", port), timeout):
-        pass

@@ -1,0 +1,49 @@
+"""Entry: recorded runs -> what they say about each claim of the papers. Reads run folders only.
+
+Example:
+    python src/claims.py runs --tier small full
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedsaf.results.claims.definition import claim_definitions
+from fedsaf.results.claims.judging import judge_all
+from fedsaf.results.claims.text import counts, document, problems_of
+from fedsaf.results.collect import collect
+from fedsaf.results.folders import add_runs_argument, folders_of
+from fedsaf.results.recorder import write_atomically
+from fedsaf.results.selection import TIERS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page of claims; return 0, or 1 if a run is at fault."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_runs_argument(parser)
+    parser.add_argument(
+        "--tier", nargs="+", choices=TIERS, default=["small", "full"], help="a claim has a line for each that has runs"
+    )
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "claims.md", help="the page")
+    options = parser.parse_args(arguments)
+    runs, aside = collect(folders_of(options.runs, parser))
+    judged = judge_all(claim_definitions().values(), options.tier, runs, aside)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    used = len({name for one in judged for name in one.runs})
+    sources = f"Tiers {' and '.join(options.tier)}: {used} recorded runs have a place in a claim."
+    write_atomically(options.output, document(judged, sources))
+    print(f"{len(runs)} finished runs; {options.output}\n{counts(judged)}")
+    faults = [f"{folder.folder}: {folder.reason}" for folder in aside if folder.is_fault]
+    faults += [f"{text} (in {', '.join(names)})" for text, names in problems_of(judged).items()]
+    for fault in faults:
+        print(f"does not count: {fault}")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""Where recorded runs are, for whoever reads them from another folder than the one they were started in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+RUNS = "runs"
+"""Name of the folder into which runs go by default."""
+
+
+def results_root() -> Path:
+    """Return ``RESULTS_ROOT`` if it is set, else the nearest folder ``runs`` in this folder or above it.
+
+    Raises:
+        FileNotFoundError: neither is there; the message says how to name one.
+    """
+    named = os.environ.get("RESULTS_ROOT")
+    if named:
+        if not Path(named).is_dir():
+            raise FileNotFoundError(f"RESULTS_ROOT is {named!r}, which is no folder")
+        return Path(named)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / RUNS).is_dir():
+            return folder / RUNS
+    raise FileNotFoundError(f"no folder {RUNS!r} in {here} or above it; set RESULTS_ROOT to the folder of your runs")

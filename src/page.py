@@ -1,0 +1,37 @@
+"""Entry: recorded runs -> one HTML page with claims, tables, figures and runs. It needs neither network nor server.
+
+Example:
+    python src/page.py runs --output report/index.html
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedsaf.results.collect import collect
+from fedsaf.results.folders import add_runs_argument, folders_of
+from fedsaf.results.page.build import page
+from fedsaf.results.recorder import write_atomically
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page; return 0, or 1 if a run is at fault."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_runs_argument(parser)
+    parser.add_argument("--output", type=Path, default=Path("report/index.html"), help="the page")
+    options = parser.parse_args(arguments)
+    runs, aside = collect(folders_of(options.runs, parser))
+    text, faults = page(runs, aside)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(options.output, text)
+    print(f"{len(runs)} finished runs, {len(aside)} folders that do not count; {options.output}")
+    for fault in faults:
+        print(f"does not count: {fault}")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

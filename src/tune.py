@@ -1,0 +1,69 @@
+"""Entry: ``python src/tune.py --tier small``. Chooses lambda and gamma of each loss on held-out training samples.
+
+Runs what the experiment ``tune`` still lacks, prints all scores, and writes the chosen weights to
+``report/tuned.yaml``; ``--write`` also makes them those of the tier.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import yaml
+from dotenv import load_dotenv
+
+from fedsaf.config import ConfigError
+from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
+from fedsaf.rebuild.plan import Plan, plan_table
+from fedsaf.rebuild.sweep import TIERS, Composer, runs_of
+from fedsaf.rebuild.tuning import EXPERIMENT, chosen, score_table, scores, tuned, write_weights
+from fedsaf.results.closing import wide_console
+from fedsaf.results.collect import collect
+
+SOURCE = Path(__file__).resolve().parent
+CONF = SOURCE.parent / "conf"
+
+
+def main() -> int:
+    """Run, choose, write; return 1 if a run failed or a loss has no weights."""
+    options = _parser().parse_intermixed_args()
+    load_dotenv(SOURCE.parent / ".env")
+    console = wide_console()
+    try:
+        launcher_words(options.launcher, options.jobs)
+        plan = Plan(EXPERIMENT, options.tier, runs_of(EXPERIMENT, options.tier, options.words, None, Composer(CONF)))
+        jobs = 1 if options.launcher == "basic" else options.jobs
+        console.print(plan_table(plan, None, jobs))
+        status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
+        recorded, _ = collect([Path(plan.runs[0].config["results_root"])], validated=True)
+        found = scores(plan.runs, {run.folder: run for run in recorded})
+        console.print(score_table(found))
+        best = chosen(found)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(yaml.safe_dump(tuned(best), sort_keys=False), encoding="utf-8")
+        console.print(f"chosen weights: {options.out}")
+        for path in write_weights(best, plan.runs, CONF) if options.write else ():
+            console.print(f"tier {options.tier} uses {path}")
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+    lost = {score.alignment for score in found} - set(best)
+    if lost:
+        console.print(f"no weights for {', '.join(sorted(lost))}: no pair has a result on every fold")
+    return max(status, int(bool(lost)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="further override words for every run")
+    parser.add_argument("--tier", default="small", help=f"{', '.join(TIERS)} (default small)")
+    parser.add_argument("--launcher", default="basic", help=", ".join(LAUNCHERS))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side, not with basic")
+    parser.add_argument("--out", type=Path, default=Path("report/tuned.yaml"), help="where the chosen weights go")
+    parser.add_argument("--write", action="store_true", help="write conf/tier_alignment, which the tier then reads")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
