@@ -59,15 +59,16 @@ def test_a_domain_without_a_test_sample_has_no_part_in_the_mean():
 def test_clients_without_domains_or_with_one_have_no_report():
     assert client_domains(None) is None
     assert client_domains({"num_clients": 2}) is None
-    assert client_domains({"num_clients": 2, "client_groups": ["photo", "photo"]}) is None
+    assert client_domains({"num_clients": 2, "client_groups": ["photo", "photo"], "rule": "ByDomain"}) is None
+    assert client_domains({"num_clients": 2, "client_groups": ["ROMEO", "JULIET"], "rule": "ByUser"}) is None
     with pytest.raises(ValueError, match="client_groups: got 2 names, expected one for each of 3"):
-        client_domains({"num_clients": 3, "client_groups": ["photo", "sketch"]})
+        client_domains({"num_clients": 3, "client_groups": ["photo", "sketch"], "rule": "ByDomain"})
 
 
 def finished(folder, groups, hits):
     sizes = [10] * len(groups)
     folder.mkdir()
-    content = {"num_clients": len(groups), "client_groups": groups}
+    content = {"num_clients": len(groups), "client_groups": groups, "rule": "ByDomain"}
     (folder / "partition.json").write_text(json.dumps(content))
     recorder = Recorder(folder)
     for round, of_round in enumerate(hits, start=1):

@@ -142,7 +142,7 @@ def test_costs_margins_and_time_by_hand(tmp_path):
 def test_domains_stand_in_columns_by_name(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    partition = {"num_clients": 2, "client_groups": ["art_painting", "photo"]}
+    partition = {"num_clients": 2, "client_groups": ["art_painting", "photo"], "rule": "ByDomain"}
     (folder / "partition.json").write_text(json.dumps(partition))
     choices = {"dataset": "pacs", "partition": "by_domain"}
     record_run(folder, 60, choices=choices, num_clients=4, partition={"clients_per_domain": 1})

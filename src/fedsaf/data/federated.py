@@ -137,7 +137,10 @@ def _pool_size(dataset: Samples, split: str) -> int:
     if split != "common":
         return len(dataset)
     if dataset.own_split is not None:
-        raise ValueError(f"split=common: the samples of {dataset.name} are split by their order; choose another split")
+        raise ValueError(
+            f"split=common: the samples of {dataset.name} are split by their order, whatever else protocol.split says; "
+            "take protocol.split=stratified"
+        )
     if len(dataset.parts) < 2:
         raise ValueError(f"split=common needs an official test part; {dataset.name} has only {dataset.parts}")
     return next(iter(dataset.parts.values()))

@@ -64,7 +64,10 @@ class GeneratorPrior:
             ValueError: ``pairs`` for clients whose data are not images.
         """
         if self.output == "pairs" and context.images is None:
-            raise ValueError("generator_prior with output='pairs' needs clients whose data are images")
+            raise ValueError(
+                "prototype.output=pairs, which method=fedktl needs, makes images, but the clients' data are none; "
+                "take a data set of images, or prototype=generator_prior with method=prototype"
+            )
         self._seed, self._facts = context.seed, context.images
         width = context.num_classes if self.output == "pairs" else context.feature_dim
         with seeded(context.seed, "prototypes/generator_prior/init"):

@@ -11,13 +11,13 @@ DOMAIN_MEAN = "mean"
 
 
 def client_domains(partition: Mapping[str, Any] | None) -> list[str] | None:
-    """Return the domain of each client from ``partition.json``; None where clients hold none, or all the same.
+    """Return the domain of each client from ``partition.json``; None where clients hold users, none, or all the same.
 
     Raises:
         ValueError: there are not as many domains as clients.
     """
     groups = (partition or {}).get("client_groups")
-    if not groups or len(set(groups)) < 2:
+    if not groups or len(set(groups)) < 2 or partition["rule"] != "ByDomain":
         return None
     if len(groups) != partition["num_clients"]:
         raise ValueError(f"client_groups: got {len(groups)} names, expected one for each of {partition['num_clients']}")
