@@ -62,10 +62,10 @@ report: $(READY) ## report/index.html: claims, tables, figures and runs in one p
 	$(RUN) src/page.py $(ARGS)
 
 test: $(READY) ## the tests, in minutes; one file or expression in ARGS="..."
-	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile -m "not slow and not gpu" $(ARGS)
+	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not gpu" $(ARGS)
 
 test-full: $(READY) ## the tests and what takes longer
-	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
+	$(TEST_ENV) $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY) ## ruff: rules and format
 	$(RUN) -m ruff check .

@@ -26,7 +26,7 @@ class Public:
     def load(self, seed):
         shade = torch.rand(40, 1, 1, 1, generator=torch.Generator().manual_seed(0))
         images = torch.cat([shade.expand(40, 3, 10, 5), (1 - shade).expand(40, 3, 10, 5)], dim=3)
-        return SimpleNamespace(images=(255 * images).byte(), fingerprint=self.fingerprint)
+        return SimpleNamespace(inputs=(255 * images).byte(), fingerprint=self.fingerprint)
 
 
 def source(kind="random_decoder", **changes):
@@ -272,7 +272,7 @@ def test_refusals(upload):
         source("file")
     with pytest.raises(ValueError, match="output must be one of"):
         build("images")
-    with pytest.raises(ValueError, match="whose data are images"):
+    with pytest.raises(ValueError, match="take a data set of images"):
         build(facts=None)
     with pytest.raises(ValueError, match="batch_size must be at least 2"):
         build(batch_size=1)
