@@ -71,6 +71,7 @@ def test_stop_on_failure_ends_the_sweep_there(tmp_path):
     assert folders(root) == []
 
 
+@pytest.mark.slow
 def test_a_requeued_job_goes_on_in_its_folder(tmp_path):
     """Slurm, or its local stand-in, warns by a signal that the time is over, and starts the job anew."""
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs the extra sweep")

@@ -111,7 +111,7 @@ def test_drawn_seeds_are_seeds(sweep):
     assert rows(result.stdout) == [["rcsa", "10.50 ± 0.50", "10.50 ± 0.50", "2", "2 finished"]]
 
 
-@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+@pytest.mark.parametrize("launcher", ["joblib", pytest.param("submitit_local", marks=pytest.mark.slow)])
 def test_side_by_side_every_job_is_in_the_table_also_one_that_was_killed(sweep, tmp_path, launcher):
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", reason="needs the extra sweep")
     start = ["-m", f"hydra/launcher={launcher}", *(["hydra.launcher.n_jobs=2"] if launcher == "joblib" else [])]
