@@ -14,12 +14,11 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import torch
 
-from fedsaf.data.datasets import LabelledDataset, Source, balanced_subset, first_per_class, parts_of_subset
+from fedsaf.data.annotations import Annotations
+from fedsaf.data.datasets import LabelledDataset, Source, balanced_subset, first_per_class
 from fedsaf.data.decode import decoded_blocks, decoded_shape
 from fedsaf.data.items import ImageItems, Undecoded
-from fedsaf.data.labels import EncodedLabels, encode_groups, encode_labels
 from fedsaf.data.pixels import Pixels, pixels_in_file, pixels_in_memory
 from fedsaf.seeding import derive_seed, numpy_generator
 from fedsaf.types import ImageFacts
@@ -96,26 +95,14 @@ class ImageSource(Source):
         total = len(raw.items)
         if not total:
             raise ValueError(f"dataset {raw.name}: no image found")
-        labels = encode_labels(raw.labels, raw.class_names, f"dataset {raw.name}: label")
-        groups = None
-        if raw.groups is not None:
-            groups = encode_groups(raw.groups, raw.group_names, f"dataset {raw.name}: group")
-        keep = self._kept(labels, groups, seed)
+        annotations = Annotations.of(raw)
+        keep = self._kept(annotations, seed)
         pixels = self._pixels(raw, keep, seed)
-        if labels.mapping:
-            log.info("dataset %s: labels mapped %s", raw.name, labels.mapping)
-        ids, group_ids = labels.ids[keep], None if groups is None else groups.ids[keep]
-        fingerprint = _fingerprint(pixels, ids, group_ids)
+        fingerprint = _fingerprint(pixels, annotations.ids(keep))
         dataset = LabelledDataset(
-            name=raw.name,
+            **annotations.fields(keep),
             inputs=pixels.tensor,
             file=pixels.file,
-            labels=torch.from_numpy(ids),
-            class_names=labels.names,
-            groups=None if group_ids is None else torch.from_numpy(group_ids),
-            group_names=() if groups is None else groups.names,
-            label_mapping=labels.mapping,
-            parts=parts_of_subset(raw.parts, keep),
             subset=self._subset(total) if len(keep) < total else {},
             fingerprint=fingerprint,
             facts=self._facts(pixels, fingerprint),
@@ -127,7 +114,8 @@ class ImageSource(Source):
         )
         return dataset
 
-    def _kept(self, labels: EncodedLabels, groups: EncodedLabels | None, seed: int) -> np.ndarray:
+    def _kept(self, annotations: Annotations, seed: int) -> np.ndarray:
+        labels, groups = annotations.labels, annotations.groups
         first = first_per_class(labels.ids, None if groups is None else groups.ids, self.max_per_class)
         return first[balanced_subset(labels.ids[first], self.max_samples, numpy_generator(seed, "max_samples"))]
 
@@ -196,10 +184,9 @@ def _per_channel(name: str, value: float | Sequence[float], channels: int) -> tu
     return values
 
 
-def _fingerprint(pixels: Pixels, labels: np.ndarray, groups: np.ndarray | None) -> str:
+def _fingerprint(pixels: Pixels, ids: Sequence[np.ndarray]) -> str:
     digest = hashlib.sha256(np.array(pixels.tensor.shape, "<i8").tobytes())
     digest.update(pixels.digest.encode())
-    for ids in (labels, groups):
-        if ids is not None:
-            digest.update(ids.astype("<i8").tobytes())
+    for column in ids:
+        digest.update(column.astype("<i8").tobytes())
     return digest.hexdigest()

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsaf.data.datasets import LabelledDataset, Samples, Source, balanced_subset, parts_of_subset
-from fedsaf.data.labels import EncodedLabels, encode_groups, encode_labels
+from fedsaf.data.annotations import Annotations
+from fedsaf.data.datasets import LabelledDataset, Samples, Source, balanced_subset
+from fedsaf.data.labels import EncodedLabels
 from fedsaf.data.vocabulary import FORMS, Form, cached_words, words_hash
 from fedsaf.seeding import numpy_generator
 
@@ -144,28 +145,15 @@ class TextSource(Source):
         raw = self.read(seed)
         if not raw.texts:
             raise ValueError(f"dataset {raw.name}: no text found")
-        labels = encode_labels(raw.labels, raw.class_names, f"dataset {raw.name}: label")
-        _check_labels(labels, raw)
-        groups = None
-        if raw.groups is not None:
-            groups = encode_groups(raw.groups, raw.group_names, f"dataset {raw.name}: group")
-        keep = balanced_subset(labels.ids, self.max_samples, numpy_generator(seed, "max_samples"))
+        annotations = Annotations.of(raw)
+        _check_labels(annotations.labels, raw)
+        keep = balanced_subset(annotations.labels.ids, self.max_samples, numpy_generator(seed, "max_samples"))
         texts = [raw.texts[i] for i in keep]
         _check_texts(texts, raw.name)
-        if labels.mapping:
-            log.info("dataset %s: labels mapped %s", raw.name, labels.mapping)
-        ids = labels.ids[keep]
-        group_ids = None if groups is None else groups.ids[keep]
         samples = TextSamples(
-            name=raw.name,
-            labels=torch.from_numpy(ids),
-            class_names=labels.names,
-            groups=None if group_ids is None else torch.from_numpy(group_ids),
-            group_names=() if groups is None else groups.names,
-            label_mapping=labels.mapping,
-            parts=parts_of_subset(raw.parts, keep),
+            **annotations.fields(keep),
             subset={"max_samples": self.max_samples, "of": len(raw.texts)} if len(keep) < len(raw.texts) else {},
-            fingerprint=_fingerprint(texts, ids, group_ids),
+            fingerprint=_fingerprint(texts, annotations.ids(keep)),
             texts=texts,
             form=form,
             vocabulary_size=self.vocabulary_size,
@@ -205,13 +193,12 @@ def _check_labels(labels: EncodedLabels, raw: RawTexts) -> None:
         )
 
 
-def _fingerprint(texts: Sequence[str], labels: np.ndarray, groups: np.ndarray | None) -> str:
+def _fingerprint(texts: Sequence[str], ids: Sequence[np.ndarray]) -> str:
     digest = hashlib.sha256()
     for text in texts:
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(len(raw).to_bytes(8, "little"))
         digest.update(raw)
-    for ids in (labels, groups):
-        if ids is not None:
-            digest.update(ids.astype("<i8").tobytes())
+    for column in ids:
+        digest.update(column.astype("<i8").tobytes())
     return digest.hexdigest()

@@ -75,17 +75,6 @@ def energy_rank(squares: Tensor, energy: float) -> int:
     return min(int((kept < energy * kept[-1]).sum()) + 1, len(squares))
 
 
-class Full:
-    """Every tensor as it is."""
-
-    def factors(self, tensor: Tensor, energy: float) -> None:
-        """Return None."""
-
-    def product(self, factors: tuple[Tensor, Tensor, Tensor], shape: Size) -> Tensor:
-        """Never asked, since no tensor has factors."""
-        raise NotImplementedError("a tensor that travels as it is has no factors")
-
-
 class LowRank:
     """Truncated singular value decomposition of matrices; of convolution kernels as (out, in kh kw) matrices.
 
@@ -109,6 +98,13 @@ class LowRank:
         """Return U S V in this shape."""
         U, S, V = factors
         return (U * S @ V).view(shape)
+
+
+class Full(LowRank):
+    """Every tensor as it is: never factors."""
+
+    def factors(self, tensor: Tensor, energy: float) -> None:
+        """Return None."""
 
 
 def _leading(matrix: Tensor, energy: float) -> tuple[Tensor, Tensor, Tensor]:
