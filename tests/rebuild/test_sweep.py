@@ -88,6 +88,26 @@ def test_words_of_the_user_come_last(composer):
     assert {run.config["rounds"] for run in runs_of("table-9", "smoke", ["rounds=1"], None, composer)} == {1}
 
 
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("method=a,b", "method=a,b is a sweep"),
+        ("rounds", "rounds is no override"),
+        ("method=fedfoo", "fedfoo"),
+        ("optimizer.lrr=1", "optimizer.lrr=1 does not fit"),
+    ],
+)
+def test_a_word_that_cannot_be_meant_is_answered(composer, word, answer):
+    with pytest.raises(ConfigError, match=answer):
+        runs_of("table-9", "smoke", [word], None, composer)
+
+
+def test_a_list_is_one_value(composer):
+    words = ["model_group.architectures=[cnn,resnet4]"]
+    runs = runs_of("table-9", "smoke", words, None, composer)
+    assert {tuple(run.config["model_group"]["architectures"]) for run in runs} == {("cnn", "resnet4")}
+
+
 @pytest.mark.parametrize("experiment", OF_PAPERS)
 def test_every_experiment_of_the_papers_has_a_regime_and_its_keys_exist(composer, experiment):
     sweep = sweep_of(experiment, CONF)

@@ -16,7 +16,9 @@ from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fedsaf.cli import nearest
 from fedsaf.config import ConfigError, check, config_hash, run_name
@@ -111,14 +113,20 @@ class Composer:
         for word in words:
             key, _, value = word.partition("=")
             if key not in self.groups:
-                OmegaConf.update(config, key, yaml.safe_load(value), merge=False)
+                try:
+                    OmegaConf.update(config, key, yaml.safe_load(value), merge=False)
+                except (OmegaConfBaseException, yaml.YAMLError) as error:
+                    raise ConfigError(f"{word} does not fit this configuration: {error}") from error
         return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
 
     def _groups_of(self, words: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
         chosen = tuple(word for word in words if word.partition("=")[0] in self.groups)
         if chosen not in self._composed:
-            with initialize_config_dir(str(self.conf.resolve()), version_base="1.3"):
-                config = compose("train", overrides=list(chosen), return_hydra_config=True)
+            try:
+                with initialize_config_dir(str(self.conf.resolve()), version_base="1.3"):
+                    config = compose("train", overrides=list(chosen), return_hydra_config=True)
+            except HydraException as error:
+                raise ConfigError(str(error)) from error
             found = {k: v for k, v in config.hydra.runtime.choices.items() if isinstance(v, str) and "/" not in k}
             OmegaConf.set_struct(config, False)
             del config["hydra"]
@@ -140,9 +148,10 @@ def runs_of(
         composer: of configurations.
 
     Raises:
-        ConfigError: unknown target or tier.
+        ConfigError: unknown target or tier, or a word that is no override or a sweep of its own.
     """
     check_tier(tier)
+    _check_words(words)
     found: dict[Path, PlannedRun] = {}
     for experiment in experiments_of(target, composer.conf):
         sweep = sweep_of(experiment, composer.conf)
@@ -153,6 +162,16 @@ def runs_of(
             run = _planned(experiment, tier, own, words, composer)
             found.setdefault(run.folder, run)
     return list(found.values())
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Raise a ConfigError unless every word sets one value."""
+    for word in words:
+        key, _, value = word.partition("=")
+        if not key or "=" not in word:
+            raise ConfigError(f"{word} is no override; write key=value, such as rounds=3")
+        if "," in value and value[0] not in "[{\"'":
+            raise ConfigError(f"{word} is a sweep; a target brings its own, and a further word sets one value for all")
 
 
 def _planned(experiment: str, tier: str, own: Sequence[str], words: Sequence[str], composer: Composer) -> PlannedRun:
