@@ -1,4 +1,4 @@
-"""Entry: ``python src/tune.py --tier small``. Chooses lambda and gamma of each loss on held-out training samples.
+"""Entry: ``python src/tune.py --tier small``. Chooses lambda and gamma of each loss on held-out samples.
 
 Runs what the experiment ``tune`` still lacks, prints all scores, and writes the chosen weights to
 ``report/tuned.yaml``; ``--write`` also makes them those of the tier.
@@ -50,7 +50,7 @@ def main() -> int:
         sys.exit(f"error: {error}")
     lost = {score.alignment for score in found} - set(best)
     if lost:
-        console.print(f"no weights for {', '.join(sorted(lost))}: no pair has a result on every fold")
+        console.print(f"no weights for {', '.join(sorted(lost))}: no pair has a result for every seed")
     return max(status, int(bool(lost)))
 
 

@@ -122,8 +122,8 @@ def federated_data(config: Mapping[str, Any]) -> FederatedData:
         FileNotFoundError: data that are not where they should be.
     """
     partitioner, protocol = _instantiate(config, "partition"), config["protocol"]
-    dataset = _instantiate(config, "dataset").load(partitioner.seed)
     validation = Validation(**config["validation"]) if "validation" in config else None
+    dataset = _instantiate(config, "dataset").load(partitioner.seed, validation.subset if validation else 0)
     return federate(
         dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"], validation
     )

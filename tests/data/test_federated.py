@@ -231,7 +231,7 @@ def test_what_is_learnt_from_the_data_is_learnt_from_the_training_parts():
     spy = Spy(**{f.name: getattr(plain, f.name) for f in fields(plain)})
     data = federate(spy, IID(seed=1, generator="numpy"), 4, "stratified", 0.75)
     assert seen[0].tolist() == sorted(np.concatenate(data.record.train).tolist())
-    held = federate(spy, IID(seed=1, generator="numpy"), 4, "stratified", 0.75, Validation(4, 1))
+    held = federate(spy, IID(seed=1, generator="numpy"), 4, "stratified", 0.75, Validation(0, 4, 1))
     assert seen[1].tolist() == sorted(np.concatenate(held.record.train).tolist())
     assert not set(seen[1].tolist()) & set(np.concatenate(held.record.test).tolist())
 
@@ -244,7 +244,7 @@ class Halves(Partitioner):
 
 
 def folds_of(fold, folds=3, **options):
-    return make(validation=Validation(folds, fold), **options).record
+    return make(validation=Validation(0, folds, fold), **options).record
 
 
 @pytest.mark.parametrize("split", ["stratified", "random"])
@@ -261,7 +261,7 @@ def test_a_held_out_fold_comes_from_the_training_part_and_nobody_sees_the_test_p
             assert train == [sample for sample in own if sample in train], "in training order"
             assert not set(train + scored) & set(whole.test[client].tolist())
         held.append(record.test)
-        assert record.facts["validation"] == {"folds": 3, "fold": fold}
+        assert record.facts["validation"] == {"subset": 0, "folds": 3, "fold": fold}
         assert f"scored on held-out fold {fold} of the training parts; nobody sees the test parts" in record.notes
         assert record.test_counts.sum() == sum(map(len, record.test))
     for client in range(20):
@@ -286,10 +286,20 @@ def test_without_validation_nothing_is_said_of_it():
     assert not any("held-out" in note for note in record.notes)
 
 
-@pytest.mark.parametrize(("folds", "fold", "message"), [(1, 0, "folds=1; expected at least 2"), (3, 3, "0 to 2")])
+@pytest.mark.parametrize(("folds", "fold", "message"), [(1, 0, "folds=1; expected at least 2"), (3, 3, "0 to 2"), (None, 0, "set validation.subset=1")])
 def test_folds_are_checked(folds, fold, message):
     with pytest.raises(ValueError, match=message):
-        Validation(folds, fold)
+        Validation(0, folds, fold)
+
+
+def test_a_subset_is_checked_and_its_test_parts_are_scored():
+    with pytest.raises(ValueError, match="validation.subset=-1; expected at least 0"):
+        Validation(-1, 4, 0)
+    whole, other = make().record, make(validation=Validation(1, None, 0)).record
+    assert [part.tolist() for part in other.test] == [part.tolist() for part in whole.test]
+    assert other.facts["validation"] == {"subset": 1, "folds": None, "fold": 0}
+    assert "samples of subset 1, which no run outside of validation sees" in other.notes
+    assert not any("held-out" in note for note in other.notes)
 
 
 def test_samples_that_overlap_have_no_unseen_fold():
@@ -297,4 +307,4 @@ def test_samples_that_overlap_have_no_unseen_fold():
     with pytest.raises(
         ValueError, match="validation: neighbouring samples of .* overlap, so no fold of them is unseen"
     ):
-        federate(data, rule, 2, "random", 0.75, Validation(3, 0))
+        federate(data, rule, 2, "random", 0.75, Validation(0, 3, 0))

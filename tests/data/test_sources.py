@@ -82,6 +82,29 @@ def test_subset_fills_up_from_larger_classes_and_nests():
     assert set(balanced_subset(labels, 12, np.random.default_rng(1))) != large
 
 
+def test_subsets_of_one_size_have_no_common_sample_and_the_same_classes(common):
+    labels = np.repeat([0, 1, 2], [9, 10, 30])
+    subsets = [balanced_subset(labels, 12, np.random.default_rng(0), k) for k in range(2)]
+    assert not set(subsets[0]) & set(subsets[1])
+    for subset in subsets:
+        assert np.bincount(labels[subset]).tolist() == [4, 4, 4]
+    source = synthetic(common, max_samples=20)
+    assert source.load(1).fingerprint == source.load(1, subset=0).fingerprint != source.load(1, subset=1).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("max_samples", "message"),
+    [
+        (None, "validation.subset=2 needs dataset.max_samples"),
+        (12, "validation.subset=2: only 2 disjoint subsets of dataset.max_samples=12 can be taken from 49 samples"),
+        (100, "only 1 disjoint subsets"),
+    ],
+)
+def test_a_subset_that_is_not_there_is_refused(max_samples, message):
+    with pytest.raises(ValueError, match=message):
+        balanced_subset(np.repeat([0, 1, 2], [9, 10, 30]), max_samples, np.random.default_rng(0), 2)
+
+
 # --- parquet ---------------------------------------------------------------------------------------------------------
 
 

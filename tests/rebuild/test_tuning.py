@@ -6,22 +6,25 @@ import pytest
 import yaml
 
 from fedsaf.config import ConfigError
+from fedsaf.data.federated import Validation
 from fedsaf.rebuild.sweep import Composer, PlannedRun, runs_of
-from fedsaf.rebuild.tuning import Score, chosen, score_table, scores, tuned, write_weights
+from fedsaf.rebuild.tuning import DEFINITION, Score, chosen, score_table, scores, tuned, write_weights
 from fedsaf.results.collect import RecordedRun
+from fedsaf.results.paper import AXES
+from fedsaf.results.selection import requirement_of
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
-def planned(alignment, lam, gamma, fold, tier="small", stand_in=None):
+def planned(alignment, lam, gamma, seed, tier="small", stand_in=None):
     config = {
         "alignment": {"proto_weight": lam, "inst_weight": gamma},
-        "validation": {"folds": 4, "fold": fold},
+        "seed": seed,
         "tier": tier,
         "stand_in_for": stand_in,
     }
     run = PlannedRun("tune", (), (), config, {"alignment": alignment, "dataset": "cifar10"})
-    run.__dict__["folder"] = Path(f"{alignment}-{lam}-{gamma}-{fold}")
+    run.__dict__["folder"] = Path(f"{alignment}-{lam}-{gamma}-{seed}")
     return run
 
 
@@ -30,8 +33,8 @@ def recorded(run, last, best=0.99):
     return RecordedRun(run.folder, run.config, run.choices, summary, [], [])
 
 
-def test_the_best_mean_over_folds_of_the_last_round_wins_and_a_pair_that_lacks_a_fold_does_not():
-    runs = [planned("mse", lam, 0.1, fold) for lam in (0.1, 1.0, 10.0) for fold in (0, 1)]
+def test_the_best_mean_over_seeds_of_the_last_round_wins_and_a_pair_that_lacks_a_seed_does_not():
+    runs = [planned("mse", lam, 0.1, seed) for lam in (0.1, 1.0, 10.0) for seed in (0, 1)]
     values = (0.5, 0.7, 0.65, 0.6, 0.9, None)
     results = {run.folder: recorded(run, value) for run, value in zip(runs, values, strict=True) if value is not None}
     found = scores(runs, results)
@@ -61,7 +64,12 @@ def test_written_weights_are_those_of_the_tier_for_this_loss_alone(tmp_path, mon
     conf = tmp_path / "conf"
     shutil.copytree(CONF, conf)
     shutil.rmtree(conf / "tier_alignment", ignore_errors=True)
-    (path,) = write_weights({"gcsa": Score("gcsa", (0.25, 4.0), [0.5], 0)}, [planned("gcsa", 0.25, 4.0, 0)], conf)
+    definition = shutil.copy(DEFINITION, tmp_path)
+    best = {"gcsa": Score("gcsa", (0.25, 4.0), [0.5], 0)}
+    path, defined = write_weights(best, [planned("gcsa", 0.25, 4.0, 0)], conf, Path(definition))
+    before, after = (yaml.safe_load(Path(place).read_text()) for place in (DEFINITION, defined))
+    assert after == before | {"small": before.get("small", {}) | {"gcsa": {"proto_weight": 0.25, "inst_weight": 4.0}}}
+    assert Path(defined).read_text().startswith(DEFINITION.read_text().partition("\n\n")[0]), "comments stay"
     assert yaml.safe_load(path.read_text()) == {"proto_weight": 0.25, "inst_weight": 4.0}
     monkeypatch.delenv("DATA_ROOT", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
@@ -91,11 +99,29 @@ def test_weights_that_mean_nothing_are_not_written(tmp_path, tier, stand_in, why
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_experiment_never_scores_the_test_part_and_has_every_fold_of_every_pair(monkeypatch, tmp_path):
+@pytest.mark.parametrize("tier", ["small", "full"])
+def test_tables_know_the_weights_that_runs_have(tier):
+    """What `make tune ARGS=--write` wrote in two places is the same in both."""
+    for method in ("fedsaf_mse", "fedsaf_cosine", "fedsaf_gcsa", "fedsaf_rcsa"):
+        config = Composer(CONF).compose(["experiment=table_3", f"tier={tier}", f"method={method}"])
+        required = requirement_of({}, dict.fromkeys(AXES, "") | LABELS | {"method": LABEL[method]}, tier)
+        for key in ("proto_weight", "inst_weight"):
+            assert config["alignment"][key] == required[f"alignment.{key}"], method
+
+
+LABELS = {"dataset": "CIFAR-10", "partition": "Dir(0.1)", "model_group": "HtFE9"}
+LABEL = {f"fedsaf_{loss.lower()}": f"FedSAF-{loss}" for loss in ("MSE", "Cosine", "GCSA", "RCSA")}
+
+
+def test_the_experiment_never_scores_what_tables_score_and_has_every_pair(monkeypatch, tmp_path):
     monkeypatch.delenv("DATA_ROOT", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    runs = runs_of("tune", "small", [], None, Composer(CONF))
-    assert all(0 <= run.config["validation"]["fold"] < run.config["validation"]["folds"] for run in runs)
+    composer = Composer(CONF)
+    for tier, words in (("small", ["dataset=cifar10"]), ("full", [])):
+        config = composer.compose(["experiment=tune", f"tier={tier}", *words])
+        held = Validation(**config["validation"])
+        assert (held.subset, held.folds) == ((1, None) if tier == "small" else (0, 4))
+    runs = runs_of("tune", "small", [], ["0", "1"], composer)
     found = scores(runs, {})
     assert {score.alignment for score in found} == {"mse", "cosine", "gcsa", "rcsa"}
     assert {score.lacking for score in found} == {2}

@@ -102,7 +102,7 @@ def test_another_version_of_the_configuration(tmp_path):
 
 
 def test_a_run_scored_on_a_validation_part_stands_in_no_table(tmp_path):
-    record_run(tmp_path / "run", validation={"folds": 4, "fold": 1})
+    record_run(tmp_path / "run", validation={"subset": 0, "folds": 4, "fold": 1})
     assert reason(tmp_path) == ("scored on the validation parts", False)
     record_run(tmp_path / "other")
     (run,), (aside,) = collect([tmp_path], validated=True)

@@ -150,16 +150,19 @@ class Source(ABC):
     """Where a data set comes from: what every choice of ``dataset`` builds."""
 
     @abstractmethod
-    def load(self, seed: int) -> Samples:
+    def load(self, seed: int, subset: int = 0) -> Samples:
         """Read the samples.
 
         Args:
             seed: key of everything that is drawn; pass the partition seed, not the run seed, so that repetitions of an
                 experiment see the same data.
+            subset: which of the disjoint subsets of ``max_samples`` to take.
         """
 
 
-def balanced_subset(labels: np.ndarray, max_samples: int | None, rng: np.random.Generator) -> np.ndarray:
+def balanced_subset(
+    labels: np.ndarray, max_samples: int | None, rng: np.random.Generator, subset: int = 0
+) -> np.ndarray:
     """Choose at most ``max_samples`` positions, as even over the classes as their sizes allow.
 
     The same generator state gives nested subsets: a larger one holds every smaller one that divides evenly.
@@ -168,13 +171,17 @@ def balanced_subset(labels: np.ndarray, max_samples: int | None, rng: np.random.
         labels: (n,) class ids.
         max_samples: how many to keep; None, or n and more, keeps all.
         rng: one permutation per class is drawn, in class order.
+        subset: which of the disjoint subsets of this size; the same generator state gives subsets without a common
+            sample.
 
     Returns:
         Ascending positions.
 
     Raises:
-        ValueError: fewer than one sample per class is asked for.
+        ValueError: fewer than one sample per class is asked for, or too few are left for another subset.
     """
+    if max_samples is None and subset:
+        raise ValueError(f"validation.subset={subset} needs dataset.max_samples: without it all samples are one subset")
     if max_samples is None:
         return np.arange(len(labels))
     classes, counts = np.unique(labels, return_counts=True)
@@ -184,7 +191,16 @@ def balanced_subset(labels: np.ndarray, max_samples: int | None, rng: np.random.
     for done, k in enumerate(np.argsort(counts, kind="stable")):
         quota[k] = min(counts[k], left // (len(classes) - done))
         left -= quota[k]
-    chosen = [rng.permutation(np.flatnonzero(labels == c))[:q] for c, q in zip(classes, quota, strict=True)]
+    if (quota * (subset + 1) > counts).any():
+        most = int((counts // quota).min())
+        raise ValueError(
+            f"validation.subset={subset}: only {most} disjoint subsets of dataset.max_samples={max_samples} can be taken "
+            f"from {len(labels)} samples, numbered from 0; lower dataset.max_samples"
+        )
+    skipped = quota * subset
+    chosen = [
+        rng.permutation(np.flatnonzero(labels == c))[s : s + q] for c, s, q in zip(classes, skipped, quota, strict=True)
+    ]
     return np.sort(np.concatenate(chosen))
 
 

@@ -22,21 +22,32 @@ _SPLITS: dict[str, Callable[[np.ndarray, float, Rng], Parts]] = {"stratified": s
 
 @dataclass(frozen=True)
 class Validation:
-    """Which fold of every client's training part is scored in place of the test part, which nobody then sees.
+    """What is scored in place of the test parts, which nobody then sees.
+
+    Either a fold of every client's training part, or the whole experiment on samples that no other run has.
 
     Attributes:
-        folds: into how many the training parts are dealt, at least 2.
+        subset: which of the disjoint subsets of ``dataset.max_samples`` the run is on; 0 that of all other runs.
+        folds: into how many the training parts are dealt, at least 2; None with another subset, whose own test parts
+            are scored.
         fold: which one is held out, in [0, folds).
 
     Raises:
-        ValueError: outside these ranges.
+        ValueError: outside these ranges, or neither of the two.
     """
 
-    folds: int
+    subset: int
+    folds: int | None
     fold: int
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        if self.subset < 0:
+            raise ValueError(f"validation.subset={self.subset}; expected at least 0")
+        if self.folds is None and not self.subset:
+            raise ValueError("validation.folds=null scores the test parts that all runs score; set validation.subset=1")
+        if self.folds is None:
+            return
         if self.folds < 2:
             raise ValueError(f"validation.folds={self.folds}; expected at least 2")
         if not 0 <= self.fold < self.folds:
@@ -98,7 +109,7 @@ def federate(
             ``common``: only the first official part is partitioned and trains whole, in an order drawn per client,
             and every client tests on all other parts (FedProc). Not used by a data set with a split of its own.
         train_fraction: share of a client's samples that trains; not used by ``common`` or a split of its own.
-        validation: a fold of the training parts to score in place of the test parts; None scores these.
+        validation: what is scored in place of the test parts; None scores these. Another subset is up to the source.
 
     Raises:
         ValueError: an unknown split, a fraction outside (0, 1), ``common`` without a second official part, a rule
@@ -115,7 +126,8 @@ def federate(
     assignment = partitioner(labels[:pool], None if groups is None else groups[:pool], num_clients, rng)
     train, test, rule = _split(dataset, assignment, labels, split, train_fraction, rng)
     if validation is not None:
-        train, test = _held_out(dataset, labels, train, validation)
+        if validation.folds is not None:
+            train, test = _held_out(dataset, labels, train, validation)
         rule |= {"validation": asdict(validation)}
     fitted = dataset.fitted(np.unique(np.concatenate(train)))
     record = PartitionRecord(

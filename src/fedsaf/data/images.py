@@ -80,12 +80,13 @@ class ImageSource(Source):
     def read(self, seed: int) -> RawImages:
         """Find the images and labels; ``seed`` is for sources that draw them."""
 
-    def load(self, seed: int) -> LabelledDataset:
+    def load(self, seed: int, subset: int = 0) -> LabelledDataset:
         """Read, map labels, take the subset, decode.
 
         Args:
             seed: key of the subset draw, of frozen crops and of synthetic images; pass the partition seed, not the run
                 seed, so that repetitions of an experiment see the same data.
+            subset: which of the disjoint subsets of ``max_samples`` to take.
 
         Raises:
             ValueError: no image, a label missing, an image that cannot be decoded or has another size, or an option
@@ -96,7 +97,7 @@ class ImageSource(Source):
         if not total:
             raise ValueError(f"dataset {raw.name}: no image found")
         annotations = Annotations.of(raw)
-        keep = self._kept(annotations, seed)
+        keep = self._kept(annotations, seed, subset)
         pixels = self._pixels(raw, keep, seed)
         fingerprint = _fingerprint(pixels, annotations.ids(keep))
         dataset = LabelledDataset(
@@ -114,10 +115,11 @@ class ImageSource(Source):
         )
         return dataset
 
-    def _kept(self, annotations: Annotations, seed: int) -> np.ndarray:
+    def _kept(self, annotations: Annotations, seed: int, subset: int) -> np.ndarray:
         labels, groups = annotations.labels, annotations.groups
         first = first_per_class(labels.ids, None if groups is None else groups.ids, self.max_per_class)
-        return first[balanced_subset(labels.ids[first], self.max_samples, numpy_generator(seed, "max_samples"))]
+        rng = numpy_generator(seed, "max_samples")
+        return first[balanced_subset(labels.ids[first], self.max_samples, rng, subset)]
 
     def _subset(self, total: int) -> dict[str, int]:
         limits = {"max_per_class": self.max_per_class, "max_samples": self.max_samples}

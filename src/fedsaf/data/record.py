@@ -81,12 +81,13 @@ class PartitionRecord:
         facts, unseen = self.facts, self.unseen
         left_out = [f"{number} {what}" for what, number in facts["left_out"].items() if number]
         untested = [i for i, test in enumerate(self.test) if len(test) == 0]
-        held_out = facts.get("validation")
+        validation = facts.get("validation") or {}
+        subset, fold = validation.get("subset"), None if validation.get("folds") is None else validation["fold"]
         candidates = [
+            (subset, f"samples of subset {subset}, which no run outside of validation sees"),
             (
-                held_out,
-                f"scored on held-out fold {held_out and held_out['fold']} of the training parts; "
-                "nobody sees the test parts",
+                fold is not None,
+                f"scored on held-out fold {fold} of the training parts; nobody sees the test parts",
             ),
             (facts["moved"], f"{facts['moved']} samples were moved to clients below the minimum size"),
             (facts["unused"], f"{facts['unused']} samples are held by no client"),

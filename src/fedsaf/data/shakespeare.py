@@ -71,16 +71,19 @@ class Shakespeare(Source):
     path: str | None
     min_lines: int
 
-    def load(self, seed: int) -> LabelledDataset:
+    def load(self, seed: int, subset: int = 0) -> LabelledDataset:
         """Read speeches and cut them, or read ready windows.
 
         Args:
             seed: not used; nothing is drawn.
+            subset: 0, since all windows are taken.
 
         Raises:
-            ValueError: no place has it, a column is missing, no role has a window, or ready windows are not in the
-                order of the text.
+            ValueError: no place has it, a column is missing, no role has a window, ready windows are not in the
+                order of the text, or another subset is asked for.
         """
+        if subset:
+            raise ValueError(f"validation.subset={subset}: {self.name} has no subsets, since all windows are taken")
         parts = named_parts(self.name, self.hub_id, self.path, None, _local_parts)
         kinds = {(ROLE, WINDOW, NEXT): _ready_windows, (ROLE, TEXT): self._cut_speeches}
         columns = next((c for c in kinds if set(c) <= set(parts[0].features)), None)

@@ -131,12 +131,13 @@ class TextSource(Source):
     def read(self, seed: int) -> RawTexts:
         """Find the texts and labels; ``seed`` is for sources that draw them."""
 
-    def load(self, seed: int) -> TextSamples:
+    def load(self, seed: int, subset: int = 0) -> TextSamples:
         """Read, map labels, take the subset.
 
         Args:
             seed: key of the subset draw; pass the partition seed, not the run seed, so that repetitions of an
                 experiment see the same data.
+            subset: which of the disjoint subsets of ``max_samples`` to take.
 
         Raises:
             ValueError: an option out of range, no text, only empty ones, or a label that is missing or unusable.
@@ -147,7 +148,8 @@ class TextSource(Source):
             raise ValueError(f"dataset {raw.name}: no text found")
         annotations = Annotations.of(raw)
         _check_labels(annotations.labels, raw)
-        keep = balanced_subset(annotations.labels.ids, self.max_samples, numpy_generator(seed, "max_samples"))
+        rng = numpy_generator(seed, "max_samples")
+        keep = balanced_subset(annotations.labels.ids, self.max_samples, rng, subset)
         texts = [raw.texts[i] for i in keep]
         _check_texts(texts, raw.name)
         samples = TextSamples(

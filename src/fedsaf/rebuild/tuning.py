@@ -1,4 +1,4 @@
-"""Which weights of the two levels each loss is given: the best on held-out folds of the clients' training parts."""
+"""Which weights of the two levels each loss is given: the best on samples that no table scores."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+import yaml
 from rich.table import Table
 
 from fedsaf.config import ConfigError
 from fedsaf.rebuild.sweep import PlannedRun
 from fedsaf.results.collect import RecordedRun
+from fedsaf.results.selection import DEFINITIONS
 
 EXPERIMENT = "tune"
 WEIGHTS = ("proto_weight", "inst_weight")
 """Keys of the group ``alignment``: lambda and gamma of FedSAF, Eq. (19)."""
+DEFINITION = DEFINITIONS / "weights.yaml"
 Weights = tuple[float, float]
 
 
@@ -27,7 +30,7 @@ class Score:
     Attributes:
         alignment: the loss, as a choice of the group ``alignment``.
         weights: lambda and gamma.
-        accuracies: of the last round on each held-out fold, pooled over clients, in [0, 1].
+        accuracies: of the last round of each run (seed) on held-out samples, pooled over clients, in [0, 1].
         lacking: runs without a result: not finished, or failed.
     """
 
@@ -38,7 +41,7 @@ class Score:
 
     @property
     def mean(self) -> float:
-        """Mean over folds; needs at least one."""
+        """Mean over runs; needs at least one."""
         return fmean(self.accuracies)
 
 
@@ -65,7 +68,7 @@ def scores(runs: Sequence[PlannedRun], recorded: Mapping[Path, RecordedRun]) -> 
 def chosen(found: Sequence[Score]) -> dict[str, Score]:
     """Return the best pair of each loss; of equally good ones the smaller weights.
 
-    A pair that lacks a fold is no candidate, since folds differ in difficulty; a loss without a candidate has no entry.
+    A pair that lacks a run is no candidate, since seeds differ in difficulty; a loss without a candidate has no entry.
     """
     best: dict[str, Score] = {}
     for score in sorted((score for score in found if not score.lacking), key=lambda score: sum(score.weights)):
@@ -77,14 +80,14 @@ def chosen(found: Sequence[Score]) -> dict[str, Score]:
 def score_table(found: Sequence[Score]) -> Table:
     """Return all scores, the chosen ones marked."""
     best = set(map(id, chosen(found).values()))
-    folds = max((len(score.accuracies) + score.lacking for score in found), default=0)
-    table = Table(title=f"accuracy in % on held-out folds of the training parts, last round: mean ± std over {folds}")
+    seeds = max((len(score.accuracies) + score.lacking for score in found), default=0)
+    table = Table(title=f"accuracy in % on held-out samples, last round: mean ± std over {seeds} seeds")
     for name in ("alignment", "lambda", "gamma", "accuracy", ""):
         table.add_column(name, justify="left" if name in ("alignment", "") else "right")
     for score in found:
         lam, gamma = score.weights
         value = f"{100 * score.mean:.2f} ± {100 * pstdev(score.accuracies):.2f}" if score.accuracies else "-"
-        note = f"{score.lacking} of {folds} lack a result" if score.lacking else "chosen" if id(score) in best else ""
+        note = f"{score.lacking} of {seeds} lack a result" if score.lacking else "chosen" if id(score) in best else ""
         table.add_row(score.alignment, f"{lam:g}", f"{gamma:g}", value, note)
     return table
 
@@ -94,8 +97,19 @@ def tuned(best: Mapping[str, Score]) -> dict[str, dict[str, float]]:
     return {name: dict(zip(WEIGHTS, score.weights, strict=True)) for name, score in best.items()}
 
 
-def write_weights(best: Mapping[str, Score], runs: Sequence[PlannedRun], conf: Path) -> list[Path]:
-    """Write ``conf/tier_alignment/<loss>_<tier>.yaml``, which the tier reads from then on wherever the loss is chosen.
+def write_weights(
+    best: Mapping[str, Score], runs: Sequence[PlannedRun], conf: Path, definition: Path = DEFINITION
+) -> list[Path]:
+    """Write what the tier has from then on wherever a loss is chosen.
+
+    These are ``conf/tier_alignment/<loss>_<tier>.yaml``, which runs read, and the same numbers in the definition by which
+    tables know such runs.
+
+    Args:
+        best: chosen weights by loss.
+        runs: of the experiment.
+        conf: the configuration folder.
+        definition: ``weights.yaml`` of the tables.
 
     Raises:
         ConfigError: the weights were not chosen on the data that the tier is about.
@@ -111,15 +125,33 @@ def write_weights(best: Mapping[str, Score], runs: Sequence[PlannedRun], conf: P
         path.parent.mkdir(exist_ok=True)
         path.write_text(_file(name, score, tier, runs[0].choices["dataset"]), encoding="utf-8")
         written.append(path)
-    return written
+    _define(tuned(best), tier, definition)
+    return [*written, definition]
+
+
+def _define(weights: Mapping[str, Mapping[str, float]], tier: str, definition: Path) -> None:
+    """Put the weights of a tier into the definition of the tables, whose comments and other tiers stay."""
+    text = definition.read_text(encoding="utf-8")
+    content = yaml.safe_load(text)
+    content[tier] = {**(content.get(tier) or {}), **weights}
+    comments = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#"))
+    blocks = (
+        f"\n{name}:\n" + "".join(f"  {loss}: {_flow(pair)}\n" for loss, pair in of_tier.items())
+        for name, of_tier in content.items()
+    )
+    definition.write_text(comments + "".join(blocks), encoding="utf-8")
+
+
+def _flow(pair: Mapping[str, float]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in pair.items()) + "}"
 
 
 def _file(name: str, score: Score, tier: str, dataset: str) -> str:
     lam, gamma = score.weights
     return (
         "# @package alignment\n"
-        f"# Weights of alignment={name} at tier={tier}, chosen by `make tune` on held-out training samples of\n"
-        f"# {dataset}: {100 * score.mean:.2f} % over {len(score.accuracies)} folds.\n"
+        f"# Weights of alignment={name} at tier={tier}, chosen by `make tune` on held-out samples of {dataset}:\n"
+        f"# {100 * score.mean:.2f} % in the last round, mean over {len(score.accuracies)} seeds.\n"
         f"proto_weight: {lam} # lambda\n"
         f"inst_weight: {gamma} # gamma\n"
     )

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,6 +19,7 @@ from fedsaf.results.measures import MEASURES, Measure
 from fedsaf.results.paper import AXES
 
 TIERS = ("smoke", "small", "full")
+DEFINITIONS = Path(__file__).resolve().parent / "definitions"
 DATASET, STAND_IN = "dataset", "stand_in_for"
 
 Labels = dict[str, str]
@@ -143,8 +144,16 @@ def check_labels(owner: str, labels: Labels, parts: Mapping[str, Any] | None) ->
 
 
 def _in_tier(values: Requirement, tier: str) -> dict[str, Any]:
-    plain = {key: value for key, value in values.items() if key != "tiers"}
-    return plain | (values.get("tiers") or {}).get(tier, {})
+    plain = {key: value for key, value in values.items() if key not in ("tiers", "weights")}
+    weights = _weights(values["weights"], tier) if "weights" in values else {}
+    return plain | weights | (values.get("tiers") or {}).get(tier, {})
+
+
+def _weights(alignment: str, tier: str) -> dict[str, float]:
+    """Return the weights of both levels that a loss has at a tier unless a run asks for others."""
+    by_tier = load_definitions("weights.yaml")
+    found = (by_tier.get(tier) or {}).get(alignment) or by_tier["default"][alignment]
+    return {f"alignment.{key}": value for key, value in found.items()}
 
 
 def _fits(value: Any, wanted: Any) -> bool:
@@ -155,11 +164,11 @@ def _fits(value: Any, wanted: Any) -> bool:
     return value == wanted
 
 
-@cache
 def _vocabulary() -> dict[str, dict[str, Any]]:
     return load_definitions("vocabulary.yaml")
 
 
+@cache
 def load_definitions(name: str) -> dict[str, Any]:
-    """Return the content of a file of definitions."""
-    return yaml.safe_load(files("fedsaf.results").joinpath("definitions", name).read_text(encoding="utf-8"))
+    """Return the content of a file of definitions; not to be changed."""
+    return yaml.safe_load((DEFINITIONS / name).read_text(encoding="utf-8"))
