@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from fedsaf.config import config_hash
 from fedsaf.results.recorder import Recorder
+from fedsaf.results.selection import weights_of
 from fedsaf.types import RoundRecord
 
 CHOICES = {
@@ -48,6 +49,13 @@ LINE = ((0, 0, 0.0), (0, 1, 10.0), (1, 0, 1.0), (1, 1, 11.0))
 """Local prototypes on a line, in which classes are near and clients are not."""
 
 
+def of_tier(tier: str | None, method: str) -> dict[str, Any]:
+    """Return what runs of a tier and method have by themselves: length and weights."""
+    loss = method.removeprefix("fedsaf_")
+    known = loss if loss in ("mse", "cosine", "rcsa") else "gcsa"
+    return {"rounds": 60 if tier == "small" else 300, "alignment": dict(weights_of(known, tier or "full"))}
+
+
 def record_uploads(folder: Path, rows: Sequence[tuple[int, int, float]]) -> None:
     """Write local prototypes of two dimensions as a run keeps them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +89,8 @@ def record_run(
         uploads: client, class and first of two coordinates of each local prototype; () for no file.
         changes: values of the configuration that differ; a dict is merged.
     """
-    config = json.loads(json.dumps(CONFIG))
+    choices = CHOICES | (choices or {})
+    config = json.loads(json.dumps(CONFIG)) | of_tier(changes.get("tier", "full"), choices["method"])
     for key, value in changes.items():
         config[key] = config.get(key, {}) | value if isinstance(value, dict) else value
     if uploads:
@@ -106,7 +115,7 @@ def record_run(
         ]
         timing = {"client": 8.0 * round, "server": 0.5, "evaluation": 1.0, "data": 0.1, "total": 10.0 * round}
         recorder.append(RoundRecord(round, metrics, clients, timing))
-    content = {**config, "choices": CHOICES | (choices or {}), "overrides": []}
+    content = {**config, "choices": choices, "overrides": []}
     OmegaConf.save(content, folder / "config.yaml")
     if finish:
         recorder.summarise(config_hash(config), "p", {"predictor": predictor})

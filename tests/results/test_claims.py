@@ -19,7 +19,6 @@ from fedsaf.results.selection import TableDefinition
 from tests.results.recorded import record_run
 
 ROOT = Path(__file__).resolve().parents[2]
-WEIGHTS = {"proto_weight": 0.1, "inst_weight": 0.1}
 T2 = 4.302653
 """Student's t at 0.975 with two degrees of freedom."""
 NOT_IN_THE_PAPER = {"saf-t3-half (CIFAR-100)"}
@@ -36,12 +35,9 @@ def record_losses(root, hits, alphas=(0.1, 0.5, 1.0), **changes):
         for seed, number in enumerate(by_seed):
             for alpha in alphas:
                 choices = {"method": f"fedsaf_{loss}", "partition": "dirichlet", **changes.get("choices", {})}
-                weights = WEIGHTS if loss in ("mse", "cosine") else {}
                 others = {key: value for key, value in changes.items() if key != "choices"}
                 folder = root / f"{loss}_{seed}_{alpha}_{changes.get('tier', 'full')}"
-                record_run(
-                    folder, number, choices=choices, seed=seed, alignment=weights, partition={"alpha": alpha}, **others
-                )
+                record_run(folder, number, choices=choices, seed=seed, partition={"alpha": alpha}, **others)
 
 
 STRUCTURE = "saf-t3-structure (CIFAR-10)"
@@ -144,7 +140,7 @@ def test_bad_runs_are_named_and_give_no_verdict(tmp_path):
     record_losses(tmp_path, GAIN, alphas=(0.1,))
     nan = tmp_path / "gcsa_0_0.1_full" / "metrics.jsonl"
     nan.write_text(nan.read_text().replace("0.62", "NaN"))
-    record_run(tmp_path / "twin", 61, choices={"method": "fedsaf_mse"}, seed=0, alignment=WEIGHTS)
+    record_run(tmp_path / "twin", 61, choices={"method": "fedsaf_mse"}, seed=0)
     (effect, *_) = judged(tmp_path, STRUCTURE).effects
     assert effect.estimate is None
     assert any("NaN" in text and text.startswith("gcsa_0_0.1_full") for text in effect.problems)

@@ -11,7 +11,6 @@ from tests.results.recorded import record_run
 
 CIFAR100 = {"dataset": "cifar100"}
 MSE = {"method": "fedsaf_mse", "alignment": "mse"}
-TENTHS = {"proto_weight": 0.1, "inst_weight": 0.1}
 TGP = {"num_clients": 20, "batch_size": 10, "local_epochs": 1, "rounds": 2000}
 PROC = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100, "partition": {"alpha": 0.5}}
 PROC_CHOICES = {"regime": "fedproc", "model_group": "moon_cnn", "partition": "dirichlet_0.5"}
@@ -55,7 +54,7 @@ def test_figure_3_distance_to_the_best_of_each_column(drawn, tmp_path):
     for alpha, best in ((0.1, 70), (0.5, 60), (1.0, 50)):
         partition = {"alpha": alpha}
         record_run(tmp_path / f"g{alpha}", best, partition=partition)
-        record_run(tmp_path / f"m{alpha}", best - int(10 * alpha), choices=MSE, alignment=TENTHS, partition=partition)
+        record_run(tmp_path / f"m{alpha}", best - int(10 * alpha), choices=MSE, partition=partition)
     rows, found = drawn("saf-f3")
     assert {row["panel"] for row in rows} == {"Tables III, IV, V, VI, VII"}
     gaps = {(row["spoke"], row["series"]): float(row["gap"]) for row in rows}

@@ -15,7 +15,6 @@ from page import main
 from tests.results.recorded import record_run
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WEIGHTS = {"proto_weight": 0.1, "inst_weight": 0.1}
 LOADS = {"src", "href", "srcset", "data", "action", "poster", "background"}
 HITS = {"gcsa0": (62, "fedsaf_gcsa", 0), "gcsa1": (75, "fedsaf_gcsa", 1), "mse0": (9, "fedsaf_mse", 0)}
 
@@ -64,8 +63,7 @@ def parsed(tmp_path):
 
 def record(tmp_path, tier="full"):
     for name, (hits, method, seed) in HITS.items():
-        weights = WEIGHTS if method == "fedsaf_mse" else {}
-        record_run(tmp_path / "runs" / name, hits, choices={"method": method}, seed=seed, alignment=weights, tier=tier)
+        record_run(tmp_path / "runs" / name, hits, choices={"method": method}, seed=seed, tier=tier)
 
 
 def faults(page):

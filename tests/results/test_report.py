@@ -10,7 +10,7 @@ def test_every_table_in_three_forms(tmp_path, capsys):
     record_run(tmp_path / "runs" / "run", 70)
     assert main([str(tmp_path / "runs"), "--tier", "full", "--output", str(tmp_path / "out")]) == 0
     files = sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_file())
-    assert len(files) == 3 * 20
+    assert len(files) == 3 * 21
     assert {"saf-t1_full.md", "tgp-k10_full.csv", "proc-t6_full.tex"} <= set(files)
     printed = capsys.readouterr().out
     assert "saf-t1: 1 of 108 cells" in printed

@@ -23,7 +23,6 @@ def cell(table, **labels):
 
 
 GCSA = {"dataset": "CIFAR-10", "partition": "Dir(0.1)", "method": "FedSAF-GCSA"}
-MSE_WEIGHTS = {"proto_weight": 0.1, "inst_weight": 0.1}
 
 
 def test_a_cell_by_hand(tmp_path):
@@ -76,7 +75,7 @@ def test_a_run_under_another_protocol_fills_no_cell_of_the_full_tier(tmp_path, c
 
 def test_tiers_are_never_mixed_and_only_full_is_compared(tmp_path):
     record_run(tmp_path / "full", hits=80)
-    record_run(tmp_path / "small", hits=50, tier="small", num_clients=8, rounds=4)
+    record_run(tmp_path / "small", hits=50, tier="small", num_clients=8)
     small = cell(filled(tmp_path, tier="small"), **GCSA)
     assert (small.ours.mean, small.ours.n, small.difference) == (50, 1, None)
     assert small.ours.interval is None
@@ -236,8 +235,7 @@ def ranked(tmp_path, *hits):
     names = ("fedsaf_mse", "fedsaf_cosine", "fedsaf_gcsa", "fedsaf_rcsa")
     for name, number in zip(names, hits, strict=True):
         if number is not None:
-            weights = MSE_WEIGHTS if name in names[:2] else {}
-            record_run(tmp_path / name, number, choices={"method": name}, alignment=weights)
+            record_run(tmp_path / name, number, choices={"method": name})
     return filled(tmp_path)
 
 
@@ -260,7 +258,7 @@ def test_numbers_on_a_stand_in_are_not_ranked_among_the_others(tmp_path):
     record_run(tmp_path / "gcsa", 60, tier="small")
     record_run(tmp_path / "rcsa", 50, tier="small", choices={"method": "fedsaf_rcsa"})
     choices = {"dataset": "digits", "method": "fedsaf_mse"}
-    record_run(tmp_path / "mse", 99, tier="small", choices=choices, alignment=MSE_WEIGHTS, stand_in_for="cifar10")
+    record_run(tmp_path / "mse", 99, tier="small", choices=choices, stand_in_for="cifar10")
     assert cell(filled(tmp_path, tier="small"), **(GCSA | {"method": "FedSAF-MSE"})).ours.mean == 99
     assert [row[0].rank for row in filled(tmp_path, tier="small").cells] == [None, None, 1, 2]
 

@@ -145,15 +145,15 @@ def check_labels(owner: str, labels: Labels, parts: Mapping[str, Any] | None) ->
 
 def _in_tier(values: Requirement, tier: str) -> dict[str, Any]:
     plain = {key: value for key, value in values.items() if key not in ("tiers", "weights")}
-    weights = _weights(values["weights"], tier) if "weights" in values else {}
-    return plain | weights | (values.get("tiers") or {}).get(tier, {})
+    weights = weights_of(values["weights"], tier) if "weights" in values else {}
+    keys = {f"alignment.{key}": value for key, value in weights.items()}
+    return plain | keys | (values.get("tiers") or {}).get(tier, {})
 
 
-def _weights(alignment: str, tier: str) -> dict[str, float]:
+def weights_of(alignment: str, tier: str) -> dict[str, float]:
     """Return the weights of both levels that a loss has at a tier unless a run asks for others."""
     by_tier = load_definitions("weights.yaml")
-    found = (by_tier.get(tier) or {}).get(alignment) or by_tier["default"][alignment]
-    return {f"alignment.{key}": value for key, value in found.items()}
+    return (by_tier.get(tier) or {}).get(alignment) or by_tier["default"][alignment]
 
 
 def _fits(value: Any, wanted: Any) -> bool:
