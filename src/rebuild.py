@@ -18,9 +18,9 @@ from rich.console import Console
 
 from fedsaf.config import ConfigError
 from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
-from fedsaf.rebuild.plan import Plan, plan_table
-from fedsaf.rebuild.probe import RunCost, kind_of, measure
-from fedsaf.rebuild.sweep import TIERS, Composer, PlannedRun, check_tier, runs_of
+from fedsaf.rebuild.plan import Plan, finished_costs, plan_table
+from fedsaf.rebuild.probe import probed_costs
+from fedsaf.rebuild.sweep import TIERS, Composer, check_tier, runs_of
 from fedsaf.results.figures.definition import figure_definitions
 from fedsaf.results.selection import table_definitions
 
@@ -47,7 +47,10 @@ def main() -> int:
         sys.exit(f"error: {error}")
     jobs = 1 if options.launcher == "basic" else options.jobs
     console = Console(width=120)
-    console.print(plan_table(plan, _costs(plan.missing, composer, console) if options.plan else None, jobs))
+    known = {} if options.plan else finished_costs(plan.runs)
+    is_long = options.plan or options.tier != "smoke"  # of runs that take seconds, measuring would take as long
+    probed = [run for run in plan.missing if is_long and run.folder not in known]
+    console.print(plan_table(plan, known | probed_costs(probed, composer, console), jobs))
     if options.plan:
         return 0
     status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
@@ -63,15 +66,6 @@ def _report(target: str, tier: str, results: str) -> int:
     words = [*(["--table", *tables] if tables else []), *(["--figure", *figures] if figures else [])]
     command = [sys.executable, str(SOURCE / "report.py"), results, "--tier", tier, *words]
     return subprocess.run(command, check=False).returncode
-
-
-def _costs(runs: list[PlannedRun], composer: Composer, console: Console) -> dict[tuple[str, ...], RunCost]:
-    kinds = {kind_of(run): run for run in runs}
-    costs = {}
-    for number, (kind, run) in enumerate(kinds.items(), 1):
-        with console.status(f"measuring {number} of {len(kinds)}: {', '.join(kind)}"):
-            costs[kind] = measure(run, composer)
-    return costs
 
 
 def _parser() -> argparse.ArgumentParser:

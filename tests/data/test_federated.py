@@ -286,7 +286,10 @@ def test_without_validation_nothing_is_said_of_it():
     assert not any("held-out" in note for note in record.notes)
 
 
-@pytest.mark.parametrize(("folds", "fold", "message"), [(1, 0, "folds=1; expected at least 2"), (3, 3, "0 to 2"), (None, 0, "set validation.subset=1")])
+@pytest.mark.parametrize(
+    ("folds", "fold", "message"),
+    [(1, 0, "folds=1; expected at least 2"), (3, 3, "0 to 2"), (None, 0, "set validation.subset=1")],
+)
 def test_folds_are_checked(folds, fold, message):
     with pytest.raises(ValueError, match=message):
         Validation(0, folds, fold)

@@ -194,8 +194,8 @@ def balanced_subset(
     if (quota * (subset + 1) > counts).any():
         most = int((counts // quota).min())
         raise ValueError(
-            f"validation.subset={subset}: only {most} disjoint subsets of dataset.max_samples={max_samples} can be taken "
-            f"from {len(labels)} samples, numbered from 0; lower dataset.max_samples"
+            f"validation.subset={subset}: only {most} disjoint subsets of dataset.max_samples={max_samples} can be "
+            f"taken from {len(labels)} samples, numbered from 0; lower dataset.max_samples"
         )
     skipped = quota * subset
     chosen = [

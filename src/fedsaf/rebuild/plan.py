@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
 
 from rich.table import Table
 
@@ -38,12 +39,41 @@ class Plan:
         return len({(run.experiment, *(word for word in run.own if not word.startswith("seed="))) for run in self.runs})
 
 
-def plan_table(plan: Plan, costs: dict[tuple[str, ...], RunCost] | None, jobs: int) -> Table:
+def finished_costs(runs: Sequence[PlannedRun]) -> dict[Path, RunCost]:
+    """Return what runs will need of which finished ones of the same kind and size tell, by folder.
+
+    These are medians of the hours that they took, the bytes that they sent, and the bytes of their folders.
+    """
+    found: dict[tuple, list[RunCost]] = {}
+    for run in runs:
+        if run.is_finished:
+            found.setdefault(_size_of(run), []).append(_recorded_cost(run))
+    medians = {
+        size: RunCost(*(statistics.median(values) for values in zip(*map(astuple, costs), strict=True)))
+        for size, costs in found.items()
+    }
+    return {run.folder: medians[_size_of(run)] for run in runs if _size_of(run) in medians}
+
+
+def _size_of(run: PlannedRun) -> tuple:
+    """Return what two runs share that cost alike."""
+    config = run.config
+    sizes = (config[key] for key in ("rounds", "local_epochs", "num_clients", "participation_ratio", "batch_size"))
+    return *kind_of(run), *sizes, config["dataset"].get("max_samples"), config["protocol"]["train_fraction"]
+
+
+def _recorded_cost(run: PlannedRun) -> RunCost:
+    summary = read_json(run.folder / SUMMARY) or {}
+    disk = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
+    return RunCost(summary["seconds"]["total"] / 3600, summary["upload_bytes"] + summary["download_bytes"], disk)
+
+
+def plan_table(plan: Plan, costs: Mapping[Path, RunCost], jobs: int) -> Table:
     """Return the plan as a table of two columns.
 
     Args:
         plan: of one target.
-        costs: measured cost of a run by kind; None takes the hours that finished runs of the same kind took.
+        costs: by folder, measured or from finished runs; one that is not there makes time and disk unknown.
         jobs: runs side by side.
     """
     missing = plan.missing
@@ -53,32 +83,21 @@ def plan_table(plan: Plan, costs: dict[tuple[str, ...], RunCost] | None, jobs: i
     stand_ins = sorted({run.config["stand_in_for"] for run in plan.runs if run.config["stand_in_for"]})
     if stand_ins:
         table.add_row("stand-ins", f"embedded data take the place of {', '.join(stand_ins)}; such numbers are labelled")
-    if costs is None:
-        table.add_row("expected time", _expected(plan.runs, missing, jobs))
+    if not missing or {run.folder for run in missing} - set(costs):
+        text = "unknown before the first runs of this size; `make plan` measures it" if missing else "nothing to do"
+        table.add_row("expected time and disk", text)
         return table
-    known = [costs[kind_of(run)] for run in missing]
+    known = [costs[run.folder] for run in missing]
     hours = sum(cost.hours for cost in known)
-    table.add_row(
-        "hours on this machine", f"{hours:.2f} one after another, {hours / jobs:.2f} with {jobs} side by side"
-    )
+    table.add_row("expected time", _hours(hours, jobs))
     table.add_row("sent by clients and server", f"{sum(cost.sent_bytes for cost in known) / 2**30:.2f} GiB")
-    largest = max((cost.disk_bytes for cost in known), default=0.0)
-    total = sum(cost.disk_bytes for cost in known)
+    largest, total = max(cost.disk_bytes for cost in known), sum(cost.disk_bytes for cost in known)
     table.add_row("disk", f"{total / 2**30:.2f} GiB with all checkpoints, {largest / 2**30:.2f} GiB the largest run")
     return table
 
 
-def _expected(runs: Sequence[PlannedRun], missing: Sequence[PlannedRun], jobs: int) -> str:
-    """Say how long the missing runs will take, from finished ones of the same kind."""
-    took: dict[tuple[str, ...], list[float]] = {}
-    for run in runs:
-        if run.is_finished:
-            seconds = (read_json(run.folder / SUMMARY) or {}).get("seconds", {})
-            took.setdefault(kind_of(run), []).append(seconds.get("total", 0.0))
-    if not missing:
-        return "nothing is left to do"
-    known = [statistics.median(took[kind_of(run)]) for run in missing if kind_of(run) in took]
-    if not known:
-        return "unknown before the first run; `make plan` measures it"
-    minutes = sum(known) / len(known) * len(missing) / 60
-    return f"{minutes / jobs:.1f} minutes with {jobs} side by side, as long as the finished runs of these kinds took"
+def _hours(hours: float, jobs: int) -> str:
+    """Say how long on this machine, in minutes where that reads better."""
+    unit, factor = ("hours", 1) if hours >= 1 else ("minutes", 60)
+    text = f"{factor * hours:.2g} {unit} one after another"
+    return text if jobs == 1 else f"{text}, {factor * hours / jobs:.2g} with {jobs} side by side"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from fedsaf.rebuild.sweep import Composer, PlannedRun
 
 SIZES: dict[str, tuple[int, int]] = {
@@ -35,7 +37,7 @@ class RunCost:
     Attributes:
         hours: on the machine that measured, with the threads of one run.
         sent_bytes: up and down, all rounds and clients.
-        disk_bytes: of its folder while it runs, two generations of checkpoints included.
+        disk_bytes: of its folder, checkpoints included.
     """
 
     hours: float
@@ -43,13 +45,42 @@ class RunCost:
     disk_bytes: float
 
 
+@dataclass(frozen=True)
+class Rates:
+    """What a kind of run needs, whatever its size.
+
+    Attributes:
+        trained: seconds per sample that trains, and pass over it.
+        tested: seconds per sample that is tested.
+        served: seconds of the server, per client and round.
+        sent: bytes up and down, per client and round.
+        disk: bytes of checkpoints, per client.
+    """
+
+    trained: float
+    tested: float
+    served: float
+    sent: float
+    disk: float
+
+
 def kind_of(run: PlannedRun) -> tuple[str, ...]:
     """Return what two runs share that cost alike per sample."""
     return run.choices["dataset"], run.choices["model_group"], run.config["method"]["name"]
 
 
-def measure(run: PlannedRun, composer: Composer) -> RunCost:
-    """Run two rounds of this kind with one client per architecture, and scale them to the whole run."""
+def probed_costs(runs: Sequence[PlannedRun], composer: Composer, console: Console) -> dict[Path, RunCost]:
+    """Measure one run of each kind; return the cost of every run by its folder."""
+    kinds = {kind_of(run): run for run in runs}
+    rates = {}
+    for number, (kind, run) in enumerate(kinds.items(), 1):
+        with console.status(f"measuring {number} of {len(kinds)}: {', '.join(kind)}"):
+            rates[kind] = measure(run, composer)
+    return {run.folder: cost_of(run, rates[kind_of(run)]) for run in runs}
+
+
+def measure(run: PlannedRun, composer: Composer) -> Rates:
+    """Run two rounds of this kind with one client per architecture."""
     from fedsaf.assembly import Origin, assemble
     from fedsaf.federation.interrupt import StopRequest
     from fedsaf.federation.job import rank_loop
@@ -67,13 +98,16 @@ def measure(run: PlannedRun, composer: Composer) -> RunCost:
         loop.saver.close(finished=True)
         rows, timing = (_rows(folder / name) for name in ("metrics.jsonl", "timing.jsonl"))
         size = sum(path.stat().st_size for path in (folder / "checkpoint").glob("*")) / config["num_clients"]
-    clients = config["num_clients"]
     trained = sum(len(own) for own in job.data.record.train)
     tested = sum(len(own) for own in job.data.record.test)
-    per_train = timing[-1]["client"] / trained
-    per_test = timing[-1]["evaluation"] / max(tested, 1)
     sent = rows[-1]["upload_bytes"]["total"] + rows[-1]["download_bytes"]["total"]
-    return _scaled(run, per_train, per_test, sent / clients, size)
+    return Rates(
+        trained=timing[-1]["client"] / trained,
+        tested=timing[-1]["evaluation"] / max(tested, 1),
+        served=timing[-1]["server"] / config["num_clients"],
+        sent=sent / config["num_clients"],
+        disk=size,
+    )
 
 
 def _short(run: PlannedRun) -> list[str]:
@@ -111,18 +145,19 @@ def _short(run: PlannedRun) -> list[str]:
     ]
 
 
-def _scaled(run: PlannedRun, per_train: float, per_test: float, sent: float, size: float) -> RunCost:
-    """Scale seconds per sample, bytes sent per client and round, and bytes on disk per client."""
+def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
+    """Return what a whole run needs, from the rates of its kind."""
     config = run.config
     name = config["stand_in_for"] or run.choices["dataset"]
     samples = min(config["dataset"].get("max_samples") or SIZES[name][0], SIZES[name][0])
     fraction, rounds, ratio = config["protocol"]["train_fraction"], config["rounds"], config["participation_ratio"]
-    training = samples * fraction * ratio * config["local_epochs"] * per_train * rounds
-    testing = samples * (1 - fraction) * per_test * rounds / config["eval_every"]
+    training = samples * fraction * ratio * config["local_epochs"] * rates.trained * rounds
+    testing = samples * (1 - fraction) * rates.tested * rounds / config["eval_every"]
+    participations = config["num_clients"] * ratio * rounds
     return RunCost(
-        hours=(training + testing) / 3600,
-        sent_bytes=sent * config["num_clients"] * ratio * rounds,
-        disk_bytes=2 * size * config["num_clients"],
+        hours=(training + testing + rates.served * participations) / 3600,
+        sent_bytes=rates.sent * participations,
+        disk_bytes=2 * rates.disk * config["num_clients"],
     )
 
 

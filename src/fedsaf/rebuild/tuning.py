@@ -102,8 +102,8 @@ def write_weights(
 ) -> list[Path]:
     """Write what the tier has from then on wherever a loss is chosen.
 
-    These are ``conf/tier_alignment/<loss>_<tier>.yaml``, which runs read, and the same numbers in the definition by which
-    tables know such runs.
+    These are ``conf/tier_alignment/<loss>_<tier>.yaml``, which runs read, and the same numbers in the definition by
+    which tables know such runs.
 
     Args:
         best: chosen weights by loss.

@@ -1,0 +1,96 @@
+"""What a target says of itself before it starts, from made-up runs whose numbers can be followed by hand."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedsaf.config import config_hash
+from fedsaf.rebuild.plan import Plan, finished_costs, plan_table
+from fedsaf.rebuild.probe import Rates, RunCost, cost_of
+from fedsaf.rebuild.sweep import PlannedRun
+
+CONFIG = {
+    "dataset": {"max_samples": 1000},
+    "method": {"name": "fedproto"},
+    "protocol": {"train_fraction": 0.25},
+    "stand_in_for": None,
+    "rounds": 10,
+    "local_epochs": 2,
+    "num_clients": 8,
+    "participation_ratio": 0.5,
+    "batch_size": 10,
+    "eval_every": 5,
+}
+
+
+def planned(folder: Path, seed=0, **changes):
+    own = (f"seed={seed}", *(f"{key}={value}" for key, value in changes.items()))
+    config = {**CONFIG, **changes, "seed": seed}
+    run = PlannedRun("table_1", own, (), config, {"dataset": "cifar10", "model_group": "htfe9"})
+    run.__dict__["folder"] = folder
+    return run
+
+
+def finish(run, seconds, sent=2**30, size=100):
+    run.folder.mkdir()
+    summary = {
+        "config_hash": config_hash(run.config),
+        "upload_bytes": sent // 4,
+        "download_bytes": 3 * sent // 4,
+        "seconds": {"total": seconds},
+    }
+    (run.folder / "status.json").write_text(json.dumps({"state": "finished"}))
+    (run.folder / "summary.json").write_text(json.dumps(summary))
+    (run.folder / "checkpoint").write_bytes(bytes(size))
+
+
+def shown(plan, costs, jobs=1):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(plan_table(plan, costs, jobs))
+    return console.file.getvalue()
+
+
+def test_a_whole_run_from_the_rates_of_its_kind(tmp_path):
+    """250 samples train at half of the clients, twice a round: 2500 in all; 750 are tested twice."""
+    rates = Rates(trained=0.1, tested=0.01, served=0.5, sent=7.0, disk=11.0)
+    cost = cost_of(planned(tmp_path / "run"), rates)
+    assert cost.hours == pytest.approx((2500 * 0.1 + 2 * 750 * 0.01 + 10 * 4 * 0.5) / 3600)
+    assert (cost.sent_bytes, cost.disk_bytes) == (10 * 4 * 7.0, 2 * 8 * 11.0)
+
+
+def test_finished_runs_tell_what_others_of_their_kind_and_size_take(tmp_path):
+    runs = [planned(tmp_path / f"run{seed}", seed) for seed in range(4)]
+    longer = planned(tmp_path / "longer", 0, rounds=20)
+    for run, seconds in zip(runs, (360, 720, 1800), strict=False):
+        finish(run, seconds)
+    costs = finished_costs([*runs, longer])
+    assert costs.keys() == {run.folder for run in runs}
+    assert (costs[runs[3].folder].hours, costs[runs[3].folder].sent_bytes) == (0.2, 2**30)
+    assert costs[runs[3].folder].disk_bytes > 100
+    text = shown(Plan("table-1", "small", [*runs, longer]), costs)
+    assert "5: 3 done, 2 to do" in text
+    assert "unknown before the first runs of this size" in text
+    both = costs | {longer.folder: RunCost(1.0, 0.0, 2**29)}
+    text = shown(Plan("table-1", "small", [*runs, longer]), both, jobs=2)
+    assert "1.2 hours one after another, 0.6 with 2 side by side" in text
+    assert "1.00 GiB" in text
+    assert "0.50 GiB with all checkpoints, 0.50 GiB the largest run" in text
+
+
+def test_minutes_where_they_read_better_and_nothing_to_do(tmp_path):
+    run = planned(tmp_path / "run")
+    costs = {run.folder: RunCost(0.1, 0.0, 0.0)}
+    assert "6 minutes one after another " in shown(Plan("table-1", "small", [run]), costs)
+    finish(run, 360)
+    assert "nothing to do" in shown(Plan("table-1", "small", [run]), costs)
+
+
+def test_stand_ins_are_named(tmp_path):
+    run = planned(tmp_path / "run")
+    run = replace(run, config={**run.config, "stand_in_for": "cifar10"})
+    run.__dict__["folder"] = tmp_path / "run"
+    assert "embedded data take the place of cifar10" in shown(Plan("table-1", "small", [run]), {})
