@@ -125,4 +125,4 @@ def test_the_experiment_never_scores_what_tables_score_and_has_every_pair(monkey
     found = scores(runs, {})
     assert {score.alignment for score in found} == {"mse", "cosine", "gcsa", "rcsa"}
     assert {score.lacking for score in found} == {2}
-    assert len(found) == 4 * 9
+    assert len(found) == 4 * 16
