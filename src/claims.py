@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dotenv import load_dotenv
+
 from fedsaf.results.claims.definition import claim_definitions
 from fedsaf.results.claims.judging import judge_all
 from fedsaf.results.claims.text import counts, document, problems_of
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page of claims; return 0, or 1 if a run is at fault."""
+    load_dotenv(ROOT / ".env")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_runs_argument(parser)
     parser.add_argument(

@@ -11,14 +11,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dotenv import load_dotenv
+
 from fedsaf.results.collect import collect
 from fedsaf.results.folders import add_runs_argument, folders_of
 from fedsaf.results.page.build import page
 from fedsaf.results.recorder import write_atomically
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page; return 0, or 1 if a run is at fault."""
+    load_dotenv(ROOT / ".env")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_runs_argument(parser)
     parser.add_argument("--output", type=Path, default=Path("report/index.html"), help="the page")

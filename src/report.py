@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dotenv import load_dotenv
+
 from fedsaf.results.collect import collect
 from fedsaf.results.figures.build import BuiltFigure, build, write
 from fedsaf.results.figures.definition import figure_definitions, figures_of
@@ -20,6 +22,7 @@ from fedsaf.results.render import comma_separated, latex, markdown
 from fedsaf.results.selection import TIERS, table_definitions
 from fedsaf.results.tables import FilledTable, fill
 
+ROOT = Path(__file__).resolve().parent.parent
 FIGURES = "figures"
 """Folder of the figures within that of the tables."""
 FORMATS = {"md": markdown, "csv": comma_separated, "tex": latex}
@@ -27,6 +30,7 @@ FORMATS = {"md": markdown, "csv": comma_separated, "tex": latex}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write tables and figures; return 0, or 1 if a run is at fault or something asked for has no finished run."""
+    load_dotenv(ROOT / ".env")
     options = _options(arguments)
     runs, aside = collect(options.runs)
     tables = [fill(table_definitions()[name], options.tier, runs, aside) for name in options.table]

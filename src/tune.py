@@ -34,6 +34,8 @@ def main() -> int:
     console = wide_console()
     try:
         launcher_words(options.launcher, options.jobs)
+        if options.write and options.words:
+            raise ConfigError(f"--write: weights chosen under {' '.join(options.words)} are not those of the tier")
         composer = Composer(CONF)
         plan = Plan(EXPERIMENT, options.tier, runs_of(EXPERIMENT, options.tier, options.words, None, composer))
         jobs = 1 if options.launcher == "basic" else options.jobs
@@ -45,16 +47,19 @@ def main() -> int:
         found = scores(plan.runs, {run.folder: run for run in recorded})
         console.print(score_table(found))
         best = chosen(found)
+        lost = {score.alignment for score in found} - set(best)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(yaml.safe_dump(tuned(best), sort_keys=False), encoding="utf-8")
         console.print(f"chosen weights: {options.out}")
-        for path in write_weights(best, plan.runs, CONF) if options.write else ():
+        for path in write_weights(best, plan.runs, CONF) if options.write and not lost else ():
             console.print(f"tier {options.tier} uses {path}")
     except ConfigError as error:
         sys.exit(f"error: {error}")
-    lost = {score.alignment for score in found} - set(best)
     if lost:
-        console.print(f"no weights for {', '.join(sorted(lost))}: no pair has a result for every seed")
+        console.print(
+            f"no weights for {', '.join(sorted(lost))}: no pair has a result for every seed; nothing is written to "
+            "conf/, where losses with chosen weights would stand against others without"
+        )
     return max(status, int(bool(lost)))
 
 

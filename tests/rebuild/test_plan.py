@@ -15,6 +15,7 @@ from fedsaf.rebuild.sweep import PlannedRun
 
 CONFIG = {
     "dataset": {"max_samples": 1000},
+    "partition": {},
     "method": {"name": "fedproto"},
     "protocol": {"train_fraction": 0.25},
     "stand_in_for": None,
@@ -30,7 +31,7 @@ CONFIG = {
 def planned(folder: Path, seed=0, **changes):
     own = (f"seed={seed}", *(f"{key}={value}" for key, value in changes.items()))
     config = {**CONFIG, **changes, "seed": seed}
-    run = PlannedRun("table_1", own, (), config, {"dataset": "cifar10", "model_group": "htfe9"})
+    run = PlannedRun("table_1", own, (), config, {"dataset": "cifar10", "model_group": "htfe9", "partition": "iid"})
     run.__dict__["folder"] = folder
     return run
 
@@ -60,6 +61,22 @@ def test_a_whole_run_from_the_rates_of_its_kind(tmp_path):
     cost = cost_of(planned(tmp_path / "run"), rates)
     assert cost.hours == pytest.approx((2500 * 0.1 + 2 * 750 * 0.01 + 10 * 4 * 0.5) / 3600)
     assert (cost.sent_bytes, cost.disk_bytes) == (10 * 4 * 7.0, 2 * 8 * 11.0)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "partition", "samples"),
+    [
+        ({}, {}, 60_000),
+        ({"max_per_class": 20}, {}, 200),
+        ({"max_per_class": 20}, {"rule": "by_domain"}, 1600),
+        ({}, {"max_samples_per_client": 50}, 400),
+    ],
+)
+def test_every_limit_of_the_data_counts(tmp_path, dataset, partition, samples):
+    run = planned(tmp_path / "run", dataset=dataset, partition=partition)
+    run.choices["partition"] = partition.get("rule", "iid")
+    rates = Rates(trained=3600.0, tested=0.0, served=0.0, sent=0.0, disk=0.0)
+    assert cost_of(run, rates).hours == samples * 0.25 * 0.5 * 2 * 10
 
 
 def test_finished_runs_tell_what_others_of_their_kind_and_size_take(tmp_path):

@@ -24,12 +24,15 @@ CHOICES = {
     "alignment": "gcsa",
     "prototype": "mean",
     "regime": "fedsaf",
+    "protocol": "paper",
 }
 CONFIG = {
     "seed": 0,
     "tier": "full",
     "stand_in_for": None,
     "diagnostics_every": 5,
+    "dataset": {"max_samples": None},
+    "feature_dim": 512,
     "num_clients": 20,
     "participation_ratio": 1.0,
     "batch_size": 100,

@@ -162,7 +162,8 @@ def test_bytes_are_decided_by_one_run(tmp_path):
 
 
 def record_dimensions(root, setting, numbers, share):
-    protocol = {"num_clients": 9, "rounds": 50}
+    start = "per_architecture" if setting == "homo_shared" else "independent"
+    protocol = {"num_clients": 9, "rounds": 50, "protocol": {"initialisation": start}}
     for seed, number in enumerate(numbers):
         diagnostics = {"effective_dimension": number, "coordinate": 2.0, "rigid": 2 * (share + seed / 100)}
         choices = {"setting": setting}

@@ -39,6 +39,7 @@ def test_figure_1_mean_and_range_over_seeds(drawn, tmp_path):
         record_run(
             tmp_path / f"a{seed}",
             choices={"setting": "hetero_local"},
+            protocol={"initialisation": "independent"},
             seed=seed,
             num_clients=9,
             rounds=50,

@@ -143,7 +143,8 @@ def test_a_silhouette_needs_two_groups_and_one_of_several():
 
 
 def test_a_diagnostic_that_was_never_taken(built, tmp_path):
-    record_run(tmp_path / "a", choices={"setting": "homo_local"}, num_clients=9, rounds=50)
+    protocol = {"initialisation": "independent"}
+    record_run(tmp_path / "a", choices={"setting": "homo_local"}, num_clients=9, rounds=50, protocol=protocol)
     figure = built("saf-f1")
     assert figure.is_empty
     assert figure.numbers.problems == ["Homo-Local: a has no number of this kind"]

@@ -148,8 +148,7 @@ def _short(run: PlannedRun) -> list[str]:
 def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
     """Return what a whole run needs, from the rates of its kind."""
     config = run.config
-    name = config["stand_in_for"] or run.choices["dataset"]
-    samples = min(config["dataset"].get("max_samples") or SIZES[name][0], SIZES[name][0])
+    samples = _num_samples(run)
     fraction, rounds, ratio = config["protocol"]["train_fraction"], config["rounds"], config["participation_ratio"]
     training = samples * fraction * ratio * config["local_epochs"] * rates.trained * rounds
     testing = samples * (1 - fraction) * rates.tested * rounds / config["eval_every"]
@@ -159,6 +158,20 @@ def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
         sent_bytes=rates.sent * participations,
         disk_bytes=2 * rates.disk * config["num_clients"],
     )
+
+
+def _num_samples(run: PlannedRun) -> int:
+    """Return how many samples a run has at most."""
+    config, name = run.config, run.config["stand_in_for"] or run.choices["dataset"]
+    size, classes = SIZES[name]
+    groups = config["num_clients"] if run.choices["partition"] == "by_domain" else 1
+    per_class, per_client = config["dataset"].get("max_per_class"), config["partition"].get("max_samples_per_client")
+    limits = [
+        config["dataset"].get("max_samples"),
+        per_class and per_class * classes * groups,
+        per_client and per_client * config["num_clients"],
+    ]
+    return min([size, *(limit for limit in limits if limit)])
 
 
 def _rows(path: Path) -> Sequence[dict]:

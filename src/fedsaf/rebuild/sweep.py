@@ -155,8 +155,10 @@ def runs_of(
     found: dict[Path, PlannedRun] = {}
     for experiment in experiments_of(target, composer.conf):
         sweep = sweep_of(experiment, composer.conf)
-        if "seed" in sweep:
-            sweep["seed"] = list(seeds or (sweep["seed"][:1] if tier == "smoke" else sweep["seed"]))
+        if seeds:
+            sweep["seed"] = list(seeds)
+        elif tier == "smoke" and "seed" in sweep:
+            sweep["seed"] = sweep["seed"][:1]
         for values in itertools.product(*sweep.values()):
             own = [f"{key}={value}" for key, value in zip(sweep, values, strict=True)]
             run = _planned(experiment, tier, own, words, composer)

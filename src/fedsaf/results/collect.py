@@ -57,7 +57,7 @@ class RecordedRun:
 
     @cached_property
     def client_rows(self) -> list[dict[str, Any]]:
-        """Rows of ``clients.jsonl``, read when first asked for."""
+        """Rows of ``clients.jsonl``, read again when first asked for: together they are larger than all else."""
         return _rows(self.folder / CLIENTS)
 
     @cached_property
@@ -158,6 +158,9 @@ def _finished(folder: Path, config: Mapping[str, Any], choices: Mapping[str, str
     different = [key for key in (*predictors(rows), "upload_bytes", "download_bytes") if summary.get(key) != again[key]]
     if different:
         raise UnusableRun(f"{SUMMARY} does not follow from {METRICS}: {', '.join(different)}")
+    reached = max((row["round"] for row in _rows(folder / CLIENTS)), default=0)
+    if reached != numbers[-1]:
+        raise UnusableRun(f"{CLIENTS} ends with round {reached}, but {METRICS} with {numbers[-1]}")
     return RecordedRun(folder, config, choices, summary, rows, timing, _commit(folder))
 
 

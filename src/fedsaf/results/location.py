@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dotenv import dotenv_values, find_dotenv
+
 RUNS = "runs"
 """Name of the folder into which runs go by default."""
 
@@ -12,10 +14,14 @@ RUNS = "runs"
 def results_root() -> Path:
     """Return ``RESULTS_ROOT`` if it is set, else the nearest folder ``runs`` in this folder or above it.
 
+    The nearest ``.env`` may set it too; a relative path in there is relative to its folder.
+
     Raises:
         FileNotFoundError: neither is there; the message says how to name one.
     """
-    named = os.environ.get("RESULTS_ROOT")
+    file = find_dotenv(usecwd=True)
+    written = dotenv_values(file).get("RESULTS_ROOT") if file else None
+    named = os.environ.get("RESULTS_ROOT") or (written and str(Path(file).parent / written))
     if named:
         if not Path(named).is_dir():
             raise FileNotFoundError(f"RESULTS_ROOT is {named!r}, which is no folder")

@@ -24,8 +24,9 @@ from fedsaf.results.selection import (
 )
 
 Source = TableDefinition | FigureDefinition
-TAKES = {"mean": fmean, "max": max, "min": min}
-"""How the places of an arm become one number per seed."""
+EXTREMES = {"max": max, "min": min}
+TAKES = {"mean": fmean, **EXTREMES}
+"""How the places of an arm become one."""
 TAKE_NAMES = {"mean": "mean", "max": "largest", "min": "smallest"}
 ORDERING = "ordering"
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from fedsaf.results.choice import ChosenRuns, choose
 from fedsaf.results.claims.contrasts import CONTRASTS, DOES_NOT, HOLDS, UNDECIDED, Estimate, estimate, verdict
-from fedsaf.results.claims.definition import TAKES, Arm, Claim, Part, Spot
+from fedsaf.results.claims.definition import EXTREMES, Arm, Claim, Part, Spot
 from fedsaf.results.collect import RecordedRun, SetAside, UnusableRun
 from fedsaf.results.measures import rule_of
 
+PAIR_KEYS = ("optimizer", "rounds", "local_epochs", "batch_size", "feature_dim", "protocol", "participation_ratio")
+"""Parts of a configuration in which the sides of a comparison agree, unless a label names them."""
 SPLIT_KEYS = ("dataset", "partition", "num_clients", "validation")
 """Parts of a configuration that, with the seed, decide who holds which samples."""
 
@@ -139,6 +142,7 @@ class _Gatherer:
         self._claim, self._tier, self._all, self._aside, self._effect = claim, tier, runs, aside, effect
         self._runs: list[RecordedRun] = []
         self._data: set[str] = set()
+        self._named: set[str] = set()
         self.rules: set[str] = set()
 
     def effect(self) -> Effect:
@@ -172,14 +176,23 @@ class _Gatherer:
         return effect
 
     def _arm(self, arm: Arm) -> dict[int, float]:
-        """Return one number per seed that all places of an arm have."""
+        """Return one number per seed that all places of an arm have.
+
+        An extreme is that of the means over seeds, as of a printed table, and its place is the same for every seed: the
+        extreme of each seed would lie further out the more noise there is.
+        """
         places = [self._spot(spot, arm) for spot in arm.spots]
-        seeds = set.intersection(*(set(place) for place in places))
-        return {seed: TAKES[arm.take]([place[seed] for place in places]) for seed in sorted(seeds)}
+        seeds = sorted(set.intersection(*(set(place) for place in places)))
+        if seeds and arm.take in EXTREMES:
+            best = EXTREMES[arm.take](places, key=lambda place: fmean(place[seed] for seed in seeds))
+            return {seed: best[seed] for seed in seeds}
+        return {seed: fmean(place[seed] for place in places) for seed in seeds}
 
     def _spot(self, spot: Spot, arm: Arm) -> dict[int, float]:
         effect = self._effect
-        chosen: ChosenRuns = choose(self._claim.requirement(spot, self._tier), self._tier, self._all, self._aside)
+        required = self._claim.requirement(spot, self._tier)
+        self._named |= required.keys()
+        chosen: ChosenRuns = choose(required, self._tier, self._all, self._aside)
         effect.problems += chosen.problems
         effect.notes += chosen.notes
         values = {}
@@ -217,7 +230,19 @@ class _Gatherer:
             splits.setdefault((run.seed, *keys), set()).add(run.summary["partition_hash"])
         if any(len(hashes) > 1 for hashes in splits.values()):
             return "runs of one seed have different splits, so they are no pairs"
+        different = self._differences()
+        if different:
+            return f"the sides were run with different {', '.join(different)}"
         commits = {run.commit for run in self._runs} - {None}
         if len(commits) > 1:
             self._effect.notes.append(f"runs of {len(commits)} versions of the code")
         return ""
+
+    def _differences(self) -> list[str]:
+        """Return what a fair comparison shares, no label names, and the runs do not have in common."""
+        values: dict[str, set[str]] = {}
+        for run in self._runs:
+            for key, value in run.values.items():
+                if key.split(".")[0] in PAIR_KEYS and key not in self._named:
+                    values.setdefault(key, set()).add(repr(value))
+        return sorted(key for key, found in values.items() if len(found) > 1)

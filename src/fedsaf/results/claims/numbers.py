@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -53,6 +54,13 @@ def _large_over_small(run: RecordedRun, rule: str, setting: str) -> float | None
     return 100 * (fmean(large) - fmean(small)) if large and small else None
 
 
+def _best_by(rule: str) -> Measure:
+    """Return the best accuracy by one prediction rule, whatever the method's own rule is."""
+    best = MEASURES["best"]
+    text = best.text.replace("{rule}", rule.replace("_", " "))
+    return replace(best, text=text, value=lambda run, _, setting: best.value(run, rule, setting))
+
+
 NUMBERS: dict[str, Measure] = MEASURES | {
     "effective_dimension": Measure(
         "directions that hold 90 % of the squared singular values of all local prototypes, last diagnosed round",
@@ -69,6 +77,8 @@ NUMBERS: dict[str, Measure] = MEASURES | {
     "silhouette_by_client": Measure(
         "silhouette by client of the last local prototypes", "", "", _silhouette(lambda local: local.client)
     ),
+    "by_classifier": _best_by("classifier"),
+    "by_nearest_prototype": _best_by("nearest_prototype"),
     "large_over_small": Measure(
         "{rule} accuracy of clients with larger architectures minus that of those with smaller ones, best round",
         "%",

@@ -15,7 +15,10 @@ Rebuilt by `make claims` from recorded runs; nothing here is written by hand. Ev
 number and the comparison that decide it, the runs of **one** tier, the effect with its interval, and a verdict.
 
 - An effect is taken per seed, between runs that share split, weights and order; the interval is Student's t over seeds
-  at 95 %, of each part by itself. Only seeds count that both sides have.
+  at 95 %, of each part by itself. Only seeds count that both sides have. A largest or smallest of several places is
+  that of the means over seeds, as in a printed table.
+- In the papers' protocol all seeds share one split of the data, so an interval covers weights and order of training,
+  not who holds what.
 - **holds**: every part's interval lies on the side of the claim. **does not**: all parts have runs, and at least one
   interval lies wholly on the other side. **undecided**: an interval contains the bound, there is one seed only, or runs
   are missing. No verdict comes from missing runs. Where a number has no noise (bytes), one run decides.

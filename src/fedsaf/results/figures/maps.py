@@ -21,14 +21,10 @@ DARK = 0.6
 def draw_heat_maps(figure: Figure, definition: FigureDefinition, numbers: Numbers) -> None:
     """Draw one field per pair of weights with its gain written into it; a field that was not run is blank."""
     names = distinct(numbers.rows, "panel")
-    columns = min(2, len(names))
-    axes = panels(figure, [""] * columns, rows=math.ceil(len(names) / columns), height=1.05)
+    axes = panels(figure, names, height=1.05)
     limit = max(abs(row["mean"]) for row in numbers.rows) or 1.0
-    for panel, name in zip(axes, names, strict=False):
-        panel.set_title(name)
+    for panel, name in zip(axes, names, strict=True):
         _heat_map(panel, definition, [row for row in numbers.rows if row["panel"] == name], limit)
-    for panel in axes[len(names) :]:
-        panel.set_visible(False)
     figure.colorbar(axes[0].collections[0], ax=axes, label="gain in points")
 
 
@@ -87,8 +83,8 @@ def embedding_panel(axes: Axes, rows: Sequence[Row], group: str) -> None:
 def draw_radar(figure: Figure, definition: FigureDefinition, numbers: Numbers) -> None:
     """Draw one spoke per column; the rim is its best method, and inwards are points below it."""
     names = distinct(numbers.rows, "panel")
-    axes = panels(figure, names, subplot_kw={"projection": "polar"})
-    figure.set_size_inches(6.2 * len(names) + 1.8, 6.4)
+    axes = panels(figure, [""], rows=len(names), subplot_kw={"projection": "polar"})
+    figure.set_size_inches(8.0, 6.2 * len(names) + 1.1)
     series = distinct(numbers.rows, "series")
     for panel, name in zip(axes, names, strict=True):
         rows = [row for row in numbers.rows if row["panel"] == name]
@@ -100,8 +96,9 @@ def draw_radar(figure: Figure, definition: FigureDefinition, numbers: Numbers) -
             if gaps:
                 closed = [*values, values[0]]
                 panel.plot([*angles, angles[0]], closed, label=one, clip_on=False, **line_style(index))
-        panel.set_xticks(angles, spokes, fontsize=6)
+        panel.set_title(name)
+        panel.set_xticks(angles, spokes, fontsize=8)
         panel.set_ylim(1.1 * min(row["gap"] for row in rows) or -1.0, 0.0)  # all equal: any scale does
         panel.tick_params(axis="x", pad=9)
-        panel.tick_params(axis="y", labelsize=6)
+        panel.tick_params(axis="y", labelsize=7)
     legend(figure, axes, series)

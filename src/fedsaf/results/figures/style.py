@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 """Okabe and Ito's, which people with colour blindness tell apart; without the yellow, which paper swallows."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "p", "*", "d", "8")
+MOST_SIDE_BY_SIDE = 2
+"""Panels in a line: with more, a figure shrunk to the width of a page could not be read."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "p", "1", "d", "8")
 LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "\\\\\\", "...", "xxx", "++", "oo", "--")
 SETTINGS = {
@@ -69,7 +72,9 @@ def every_mark(num_points: int) -> int:
 
 
 def panels(figure: Figure, names: Sequence[str], rows: int = 1, height: float = 1.0, **options: Any) -> list[Axes]:
-    """Return one titled panel per name and row, side by side, and size the figure for them.
+    """Return one titled panel per name and row, and size the figure for them.
+
+    They stand side by side; of a single row, no more than two in a line.
 
     Args:
         figure: an empty figure.
@@ -79,12 +84,17 @@ def panels(figure: Figure, names: Sequence[str], rows: int = 1, height: float = 
         options: of ``figure.subplots``.
     """
     figure.set_layout_engine("constrained")
-    width = max(PANEL_INCHES[0] * len(names), MIN_WIDTH)
-    figure.set_size_inches(width + 1.8, PANEL_INCHES[1] * height * rows + 1.1)
-    grid = figure.subplots(rows, len(names), squeeze=False, **options)
-    for axes, name in zip(grid[0], names, strict=True):
+    columns = min(MOST_SIDE_BY_SIDE, len(names)) if rows == 1 else len(names)
+    lines = max(rows, math.ceil(len(names) / columns))
+    width = max(PANEL_INCHES[0] * columns, MIN_WIDTH)
+    figure.set_size_inches(width + 1.8, PANEL_INCHES[1] * height * lines + 1.1)
+    grid = list(figure.subplots(lines, columns, squeeze=False, **options).flat)
+    for axes, name in zip(grid, names, strict=False):
         axes.set_title(name)
-    return list(grid.flat)
+    used = rows * len(names)
+    for axes in grid[used:]:
+        axes.set_visible(False)
+    return grid[:used]
 
 
 def legend(figure: Figure, axes: Sequence[Axes], order: Sequence[str]) -> None:
