@@ -57,6 +57,17 @@ def test_runs_are_found_from_a_folder_below(results, tmp_path, monkeypatch):
     assert results_root() == tmp_path / "runs"
 
 
+def test_runs_are_found_where_the_file_of_the_environment_says(results, tmp_path, monkeypatch):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "mine").symlink_to(results)
+    (tmp_path / ".env").write_text("RESULTS_ROOT=mine\n")
+    monkeypatch.delenv("RESULTS_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path / "below")
+    assert results_root() == tmp_path / "mine"
+    monkeypatch.setenv("RESULTS_ROOT", str(results))
+    assert results_root() == results
+
+
 def test_no_runs_anywhere(tmp_path, monkeypatch):
     monkeypatch.setenv("RESULTS_ROOT", str(tmp_path / "gone"))
     with pytest.raises(FileNotFoundError, match="gone' *, which is no folder"):

@@ -64,6 +64,12 @@ def test_the_same_cell_of_two_tables_is_one_run(composer):
     assert shared[1] < shared[0]
 
 
+def test_seeds_that_are_asked_for_count_where_an_experiment_has_none(composer):
+    assert "seed" not in sweep_of("table_9", CONF)
+    assert {run.config["seed"] for run in runs_of("table-9", "full", [], None, composer)} == {0}
+    assert {run.config["seed"] for run in runs_of("table-9", "full", [], ["3", "4"], composer)} == {3, 4}
+
+
 def test_tau_and_epochs_share_their_middle(composer):
     assert len(runs_of("fedtgp-k10", "full", [], ["0"], composer)) == 7
 

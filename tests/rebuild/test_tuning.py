@@ -1,5 +1,6 @@
 """Which weights are chosen, and what is written of them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fedsaf.rebuild.tuning import DEFINITION, Score, chosen, score_table, scores
 from fedsaf.results.collect import RecordedRun
 from fedsaf.results.paper import AXES
 from fedsaf.results.selection import requirement_of
+from tune import main
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -84,6 +86,12 @@ def test_written_weights_are_those_of_the_tier_for_this_loss_alone(tmp_path, mon
     assert weights("experiment=table_3", "tier=small", "method=fedsaf_mse") == (0.1, 0.1)
     given = ("alignment.proto_weight=0.0", "method=fedsaf_gcsa")
     assert weights("experiment=figure_5", "tier=small", *given) == (0.0, 4.0), "a sweep over weights has the last word"
+
+
+def test_weights_chosen_under_words_of_ones_own_are_not_written(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tune.py", "--tier", "smoke", "--write", "rounds=2"])
+    with pytest.raises(SystemExit, match="weights chosen under rounds=2 are not those of the tier"):
+        main()
 
 
 LEVELS = ("prototype", "instance")

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from claims import main
 from fedsaf.results.claims.contrasts import CONTRASTS, SIDES, Estimate, estimate, verdict
 from fedsaf.results.claims.definition import claim_definitions, claims_of
-from fedsaf.results.claims.judging import judge, judge_all
+from fedsaf.results.claims.judging import _Gatherer, judge, judge_all
 from fedsaf.results.claims.text import document, effect_text
 from fedsaf.results.collect import collect
 from fedsaf.results.selection import TableDefinition
@@ -125,6 +125,27 @@ def test_runs_on_different_data_are_not_compared(tmp_path):
     found = judged(tmp_path, STRUCTURE, "small")
     assert found.effects[0].reason == "runs on different data: the named, digits"
     assert found.verdict == "undecided"
+
+
+def test_sides_that_were_trained_differently_are_not_compared(tmp_path):
+    record_losses(tmp_path, {key: GAIN[key] for key in ("gcsa", "rcsa")}, optimizer={"momentum": 0.9})
+    record_losses(tmp_path, {key: GAIN[key] for key in ("mse", "cosine")}, optimizer={"momentum": 0.0})
+    found = judged(tmp_path, STRUCTURE)
+    assert found.verdict == "undecided"
+    assert {effect.reason for effect in found.effects} == {"the sides were run with different optimizer.momentum"}
+
+
+def test_a_largest_is_that_of_the_means_and_its_place_is_the_same_for_every_seed(tmp_path):
+    """GCSA leads in seeds 0 and 1, RCSA in seed 2: the largest mean is GCSA's, (70 + 70 + 40) / 3."""
+    record_losses(tmp_path, {"gcsa": (70, 70, 40), "rcsa": (50, 50, 60), "mse": (60, 60, 30), "cosine": (0, 0, 0)})
+    found = judged(tmp_path, "saf-t3-half (CIFAR-10)")
+    (effect,) = found.effects
+    assert effect.estimate.mean == pytest.approx(0)
+    (part,) = found.claim.parts
+    high, _ = part.arms[:2]
+    assert (high.take, len(high.spots)) == ("max", 2)
+    arm = _Gatherer(found.claim, "full", *collect([tmp_path]), effect)._arm(high)
+    assert arm == {0: 70, 1: 70, 2: 40}
 
 
 def test_runs_of_other_splits_are_no_pairs(tmp_path):

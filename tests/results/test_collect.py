@@ -101,6 +101,22 @@ def test_another_version_of_the_configuration(tmp_path):
     assert reason(tmp_path)[0].startswith("config.yaml cannot be read")
 
 
+def test_a_damaged_or_missing_file_of_the_clients_is_named(tmp_path):
+    path = record_run(tmp_path / "run") / "clients.jsonl"
+    whole = path.read_text()
+    lines = whole.splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:20], *lines[2:]]))
+    text, is_fault = reason(tmp_path)
+    assert is_fault
+    assert text.startswith("clients.jsonl, line 2: is damaged")
+    path.write_text("\n".join(lines[:2]))
+    assert reason(tmp_path) == ("clients.jsonl ends with round 1, but metrics.jsonl with 2", True)
+    path.unlink()
+    assert reason(tmp_path) == ("clients.jsonl is missing: a part of the folder was deleted", True)
+    path.write_text(whole)
+    assert len(collect([tmp_path])[0]) == 1
+
+
 def test_a_run_scored_on_a_validation_part_stands_in_no_table(tmp_path):
     record_run(tmp_path / "run", validation={"subset": 0, "folds": 4, "fold": 1})
     assert reason(tmp_path) == ("scored on the validation parts", False)

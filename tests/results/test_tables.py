@@ -3,10 +3,12 @@
 import csv
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from fedsaf.results.collect import collect
+from fedsaf.results.measures import MEASURES
 from fedsaf.results.render import comma_separated, latex, markdown
 from fedsaf.results.selection import satisfies, table_definitions
 from fedsaf.results.tables import fill
@@ -261,6 +263,17 @@ def test_numbers_on_a_stand_in_are_not_ranked_among_the_others(tmp_path):
     record_run(tmp_path / "mse", 99, tier="small", choices=choices, stand_in_for="cifar10")
     assert cell(filled(tmp_path, tier="small"), **(GCSA | {"method": "FedSAF-MSE"})).ours.mean == 99
     assert [row[0].rank for row in filled(tmp_path, tier="small").cells] == [None, None, 1, 2]
+
+
+def test_what_comes_after_a_hundred_rounds_without_a_new_best_does_not_count_for_fedtgp():
+    rounds = {0: 0.99, 5: 0.3, 50: 0.5, 100: 0.4, 145: 0.5, 150: 0.45, 155: 0.9}
+    rows = [{"round": number, "nearest_prototype": {"pooled": value}} for number, value in rounds.items()]
+    rows.insert(3, {"round": 60, "nearest_prototype": None})
+    run = SimpleNamespace(rows=rows, summary={"predictor": "nearest_prototype"})
+    best = MEASURES["best_patient"].value
+    assert best(run, "reported", "") == 50.0
+    assert best(SimpleNamespace(rows=rows[:4], summary=run.summary), "reported", "") == 50.0
+    assert best(run, "classifier", "") is None
 
 
 def test_the_csv_holds_every_cell_unrounded(tmp_path):
