@@ -46,7 +46,7 @@ table-N: ## also figure-N, fedtgp-kN, fedproc-tN: rebuild one; TIER=smoke|small|
 plan: $(READY) ## what a target would cost, measured, before anything starts: TABLE=1 or TARGET=figure-5, and TIER=
 	$(RUN) $(REBUILD) --plan $(if $(TARGET),$(TARGET),table-$(TABLE)) $(ARGS)
 
-tune: $(READY) ## weights of each loss, chosen on held-out training samples: TIER=, LAUNCHER=; ARGS=--write to use them
+tune: $(READY) ## weights of each loss, chosen on samples that no table scores: TIER=, LAUNCHER=; ARGS=--write to use them
 	$(RUN) src/tune.py --tier $(TIER) --launcher $(LAUNCHER) $(ARGS)
 
 dashboard: $(READY) ## a workspace and a report in W&B: TIER=; ARGS="--dry-run" writes what they would be

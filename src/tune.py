@@ -19,7 +19,7 @@ from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
 from fedsaf.rebuild.plan import Plan, finished_costs, plan_table
 from fedsaf.rebuild.probe import probed_costs
 from fedsaf.rebuild.sweep import TIERS, Composer, runs_of
-from fedsaf.rebuild.tuning import EXPERIMENT, chosen, score_table, scores, tuned, write_weights
+from fedsaf.rebuild.tuning import EXPERIMENT, check_writable, chosen, score_table, scores, tuned, write_weights
 from fedsaf.results.closing import wide_console
 from fedsaf.results.collect import collect
 
@@ -38,6 +38,8 @@ def main() -> int:
             raise ConfigError(f"--write: weights chosen under {' '.join(options.words)} are not those of the tier")
         composer = Composer(CONF)
         plan = Plan(EXPERIMENT, options.tier, runs_of(EXPERIMENT, options.tier, options.words, None, composer))
+        if options.write:
+            check_writable(plan.runs)
         jobs = 1 if options.launcher == "basic" else options.jobs
         known = finished_costs(plan.runs)
         probed = [run for run in plan.missing if options.tier != "smoke" and run.folder not in known]

@@ -10,14 +10,15 @@ from rich.console import Console
 
 from fedsaf.config import config_hash
 from fedsaf.rebuild.plan import Plan, finished_costs, plan_table
-from fedsaf.rebuild.probe import Rates, RunCost, cost_of
-from fedsaf.rebuild.sweep import PlannedRun
+from fedsaf.rebuild.probe import Rates, RunCost, cost_of, measure, probed_costs
+from fedsaf.rebuild.sweep import Composer, PlannedRun, runs_of
 
 CONFIG = {
     "dataset": {"max_samples": 1000},
     "partition": {},
     "method": {"name": "fedproto"},
-    "protocol": {"train_fraction": 0.25},
+    "protocol": {"split": "stratified", "train_fraction": 0.25},
+    "prototype": {},
     "stand_in_for": None,
     "rounds": 10,
     "local_epochs": 2,
@@ -79,6 +80,42 @@ def test_every_limit_of_the_data_counts(tmp_path, dataset, partition, samples):
     assert cost_of(run, rates).hours == samples * 0.25 * 0.5 * 2 * 10
 
 
+KINDS = ("fedproc_t2", "fedtgp_k6_pathological", "table_5")
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def check_probe(experiment, tier):
+    composer = Composer(CONF)
+    run = runs_of(experiment.replace("_", "-"), tier, [], ["0"], composer)[-1]
+    rates = measure(run, composer)
+    assert min(rates.trained, rates.tested) > 0
+    cost = cost_of(run, rates)
+    assert cost.hours > 0
+    assert cost.disk_bytes > 0
+
+
+@pytest.mark.parametrize("experiment", KINDS)
+def test_a_kind_is_measured_whatever_its_data_and_partition_are(experiment):
+    check_probe(experiment, "smoke")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*_*.yaml")))
+def test_every_experiment_is_measured(experiment):
+    check_probe(experiment, "small")
+
+
+def test_a_kind_that_cannot_be_measured_is_named_and_stops_nothing(tmp_path, monkeypatch):
+    def refuse(run, composer):
+        raise ValueError("images are too small")
+
+    monkeypatch.setattr("fedsaf.rebuild.probe.measure", refuse)
+    console, run = Console(file=io.StringIO(), width=200), planned(tmp_path / "run")
+    costs = probed_costs([run], Composer(CONF), console)
+    assert "not measured: cifar10, htfe9, fedproto, S = None: images are too small" in console.file.getvalue()
+    assert "unknown before the first runs" in shown(Plan("table-9", "smoke", [run]), costs)
+
+
 def test_finished_runs_tell_what_others_of_their_kind_and_size_take(tmp_path):
     runs = [planned(tmp_path / f"run{seed}", seed) for seed in range(4)]
     longer = planned(tmp_path / "longer", 0, rounds=20)
@@ -96,6 +133,20 @@ def test_finished_runs_tell_what_others_of_their_kind_and_size_take(tmp_path):
     assert "1.2 hours one after another, 0.6 with 2 side by side" in text
     assert "1.00 GiB" in text
     assert "0.50 GiB with all checkpoints, 0.50 GiB the largest run" in text
+
+
+@pytest.mark.parametrize(("hours", "text"), [(1234.0, "1234 hours"), (9.96, "10 hours"), (1.26, "1.3 hours")])
+def test_large_numbers_have_no_exponent(tmp_path, hours, text):
+    run = planned(tmp_path / "run")
+    assert f" {text} one after another " in shown(Plan("table-1", "full", [run]), {run.folder: RunCost(hours, 0, 0)})
+
+
+def test_a_common_test_part_is_scored_by_every_client(tmp_path):
+    run = planned(tmp_path / "run", protocol={"split": "common", "train_fraction": 0.25})
+    trained = cost_of(run, Rates(trained=3600.0, tested=0.0, served=0.0, sent=0.0, disk=0.0)).hours
+    tested = cost_of(run, Rates(trained=0.0, tested=3600.0, served=0.0, sent=0.0, disk=0.0)).hours
+    assert trained == pytest.approx(1000 * 5 / 6 * 2 * 0.5 * 10)
+    assert tested == pytest.approx(8 * 1000 / 6 * 2)
 
 
 def test_minutes_where_they_read_better_and_nothing_to_do(tmp_path):

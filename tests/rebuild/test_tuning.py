@@ -99,7 +99,7 @@ LEVELS = ("prototype", "instance")
 
 @pytest.mark.parametrize(
     ("tier", "stand_in", "why"),
-    [("smoke", None, "numbers of tier smoke"), ("small", "cifar10", "the place of cifar10")],
+    [("smoke", None, "numbers of tier smoke"), ("small", "cifar10", "take the place of cifar10")],
 )
 def test_weights_that_mean_nothing_are_not_written(tmp_path, tier, stand_in, why):
     with pytest.raises(ConfigError, match=why):

@@ -22,9 +22,9 @@ _SPLITS: dict[str, Callable[[np.ndarray, float, Rng], Parts]] = {"stratified": s
 
 @dataclass(frozen=True)
 class Validation:
-    """What is scored in place of the test parts, which nobody then sees.
+    """What is scored in place of the test parts of all other runs, which nobody then sees.
 
-    Either a fold of every client's training part, or the whole experiment on samples that no other run has.
+    A fold of every client's training part, or the test parts of samples that no other run has, or a fold of these.
 
     Attributes:
         subset: which of the disjoint subsets of ``dataset.max_samples`` the run is on; 0 that of all other runs.

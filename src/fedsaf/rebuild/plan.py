@@ -99,5 +99,10 @@ def plan_table(plan: Plan, costs: Mapping[Path, RunCost], jobs: int) -> Table:
 def _hours(hours: float, jobs: int) -> str:
     """Say how long on this machine, in minutes where that reads better."""
     unit, factor = ("hours", 1) if hours >= 1 else ("minutes", 60)
-    text = f"{factor * hours:.2g} {unit} one after another"
-    return text if jobs == 1 else f"{text}, {factor * hours / jobs:.2g} with {jobs} side by side"
+    text = f"{_digits(factor * hours)} {unit} one after another"
+    return text if jobs == 1 else f"{text}, {_digits(factor * hours / jobs)} with {jobs} side by side"
+
+
+def _digits(value: float) -> str:
+    """Return two digits of a number, and all that stand before its point."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"

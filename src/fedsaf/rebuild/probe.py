@@ -12,22 +12,28 @@ from rich.console import Console
 
 from fedsaf.rebuild.sweep import Composer, PlannedRun
 
-SIZES: dict[str, tuple[int, int]] = {
-    "cifar10": (60_000, 10),
-    "cifar100": (60_000, 100),
-    "tiny_imagenet": (110_000, 200),
-    "flowers102": (8_189, 102),
-    "fashion_mnist": (70_000, 10),
-    "pacs": (9_991, 7),
-    "domainnet": (586_575, 345),
-    "ag_news": (127_600, 4),
-    "amazon_review": (8_000, 2),
-    "shakespeare": (420_000, 80),
-    "digits": (1_797, 10),
+SIZES: dict[str, tuple[int, int, int]] = {
+    "cifar10": (50_000, 10_000, 10),
+    "cifar100": (50_000, 10_000, 100),
+    "tiny_imagenet": (100_000, 10_000, 200),
+    "flowers102": (2_040, 6_149, 102),
+    "fashion_mnist": (60_000, 10_000, 10),
+    "pacs": (9_991, 0, 7),
+    "domainnet": (586_575, 0, 345),
+    "ag_news": (120_000, 7_600, 4),
+    "amazon_review": (8_000, 0, 2),
+    "amazon_review_counts": (8_000, 0, 2),
+    "shakespeare": (378_000, 42_000, 80),
+    "digits": (1_797, 0, 10),
 }
-"""Samples and classes of the official sets; of Shakespeare about as many windows as 118 roles have."""
+"""Training samples, test samples and classes of the official sets; of Shakespeare about the windows of 118 roles."""
 
-TEXTS = ("ag_news", "amazon_review", "shakespeare")
+OWN_SPLIT = ("shakespeare",)
+"""Sets that are split by a rule of their own, whatever the protocol says."""
+
+TEXTS = ("ag_news", "amazon_review", "amazon_review_counts", "shakespeare", "synthetic_text")
+IID = {"_target_": "fedsaf.data.quantity_shift.IID", "seed": 1, "generator": "numpy"}
+"""How the few samples are shared out, whatever the run does."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +72,24 @@ class Rates:
 
 def kind_of(run: PlannedRun) -> tuple[str, ...]:
     """Return what two runs share that cost alike per sample."""
-    return run.choices["dataset"], run.choices["model_group"], run.config["method"]["name"]
+    epochs = run.config["prototype"].get("epochs")
+    return run.choices["dataset"], run.choices["model_group"], run.config["method"]["name"], f"S = {epochs}"
 
 
 def probed_costs(runs: Sequence[PlannedRun], composer: Composer, console: Console) -> dict[Path, RunCost]:
-    """Measure one run of each kind; return the cost of every run by its folder."""
+    """Measure one run of each kind; return the cost of every run by its folder.
+
+    A kind that cannot be measured on a few synthetic samples is named and has no cost.
+    """
     kinds = {kind_of(run): run for run in runs}
     rates = {}
     for number, (kind, run) in enumerate(kinds.items(), 1):
         with console.status(f"measuring {number} of {len(kinds)}: {', '.join(kind)}"):
-            rates[kind] = measure(run, composer)
-    return {run.folder: cost_of(run, rates[kind_of(run)]) for run in runs}
+            try:
+                rates[kind] = measure(run, composer)
+            except (ValueError, RuntimeError, OSError) as error:
+                console.print(f"not measured: {', '.join(kind)}: {error}")
+    return {run.folder: cost_of(run, rates[kind_of(run)]) for run in runs if kind_of(run) in rates}
 
 
 def measure(run: PlannedRun, composer: Composer) -> Rates:
@@ -86,7 +99,7 @@ def measure(run: PlannedRun, composer: Composer) -> Rates:
     from fedsaf.federation.job import rank_loop
 
     words = _short(run)
-    config = composer.compose(words)
+    config = composer.compose(words) | {"partition": IID}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         job = assemble(Origin(config, composer.choices(words), words, "probe", folder))
@@ -112,15 +125,15 @@ def measure(run: PlannedRun, composer: Composer) -> Rates:
 
 def _short(run: PlannedRun) -> list[str]:
     """Return the words of a run of this kind on a few synthetic samples."""
-    config = run.config
-    name = config["stand_in_for"] or run.choices["dataset"]
+    config, name = run.config, run.choices["dataset"]
     clients = len(config["model_group"]["architectures"])
-    classes, batch = SIZES[name][1], config["batch_size"]
+    classes, batch = _official(run)[2], config["batch_size"]
     samples = max(clients * batch * 4 // 3 + clients, 2 * classes)
+    channels = 1 if name == "digits" else 3
     text = name in TEXTS
-    data = ["dataset=synthetic_text"] if text else ["dataset=synthetic", "dataset.channels=3"]
+    data = ["dataset=synthetic_text"] if text else ["dataset=synthetic", f"dataset.channels={channels}"]
     data += [] if text else [f"dataset.image_size={config['dataset']['image_size'] or 32}"]
-    kept = [word for word in run.frame if not word.startswith(("dataset=", "dataset.", "stand_in_for="))]
+    kept = [word for word in run.frame if not word.startswith(("dataset=", "dataset.", "partition.", "stand_in_for="))]
     own = [word for word in run.own if not word.startswith(("dataset=", "setting=", "partition.", "seed="))]
     setting = [word for word in run.own if word.startswith("setting=")]
     return [
@@ -130,7 +143,6 @@ def _short(run: PlannedRun) -> list[str]:
         *data,
         f"dataset.num_classes={classes}",
         f"dataset.num_samples={samples}",
-        "partition=iid",
         f"num_clients={clients}",
         "participation_ratio=1.0",
         "rounds=2",
@@ -148,11 +160,10 @@ def _short(run: PlannedRun) -> list[str]:
 def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
     """Return what a whole run needs, from the rates of its kind."""
     config = run.config
-    samples = _num_samples(run)
-    fraction, rounds, ratio = config["protocol"]["train_fraction"], config["rounds"], config["participation_ratio"]
-    training = samples * fraction * ratio * config["local_epochs"] * rates.trained * rounds
-    testing = samples * (1 - fraction) * rates.tested * rounds / config["eval_every"]
-    participations = config["num_clients"] * ratio * rounds
+    trained, tested = _amounts(run)
+    participations = config["num_clients"] * config["participation_ratio"] * config["rounds"]
+    training = trained * config["local_epochs"] * config["participation_ratio"] * config["rounds"] * rates.trained
+    testing = tested * config["rounds"] / config["eval_every"] * rates.tested
     return RunCost(
         hours=(training + testing + rates.served * participations) / 3600,
         sent_bytes=rates.sent * participations,
@@ -160,10 +171,26 @@ def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
     )
 
 
+def _official(run: PlannedRun) -> tuple[int, int, int]:
+    """Return training samples, test samples and classes of the whole set."""
+    dataset = run.config["dataset"]
+    return SIZES.get(run.choices["dataset"]) or (dataset["num_samples"], 0, dataset["num_classes"])
+
+
+def _amounts(run: PlannedRun) -> tuple[float, float]:
+    """Return how many samples train at all clients, and how many are tested in an evaluation."""
+    config, (train, test, _) = run.config, _official(run)
+    samples = _num_samples(run)
+    if config["protocol"]["split"] == "common" and test:  # everyone is tested on the whole official test part
+        return samples * train / (train + test), samples * test / (train + test) * config["num_clients"]
+    has_own = run.choices["dataset"] in OWN_SPLIT
+    fraction = train / (train + test) if has_own else config["protocol"]["train_fraction"]
+    return samples * fraction, samples * (1 - fraction)
+
+
 def _num_samples(run: PlannedRun) -> int:
     """Return how many samples a run has at most."""
-    config, name = run.config, run.config["stand_in_for"] or run.choices["dataset"]
-    size, classes = SIZES[name]
+    config, (train, test, classes) = run.config, _official(run)
     groups = config["num_clients"] if run.choices["partition"] == "by_domain" else 1
     per_class, per_client = config["dataset"].get("max_per_class"), config["partition"].get("max_samples_per_client")
     limits = [
@@ -171,7 +198,7 @@ def _num_samples(run: PlannedRun) -> int:
         per_class and per_class * classes * groups,
         per_client and per_client * config["num_clients"],
     ]
-    return min([size, *(limit for limit in limits if limit)])
+    return min([train + test, *(limit for limit in limits if limit)])
 
 
 def _rows(path: Path) -> Sequence[dict]:

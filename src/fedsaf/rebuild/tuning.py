@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
 
 import yaml
 from rich.table import Table
@@ -81,7 +80,7 @@ def score_table(found: Sequence[Score]) -> Table:
     """Return all scores, the chosen ones marked."""
     best = set(map(id, chosen(found).values()))
     seeds = max((len(score.accuracies) + score.lacking for score in found), default=0)
-    table = Table(title=f"accuracy in % on held-out samples, last round: mean ± std over {seeds} seeds")
+    table = Table(title=f"accuracy in % on held-out samples, last round: mean ± std, n = {seeds}")
     for name in ("alignment", "lambda", "gamma", "accuracy", ""):
         table.add_column(name, justify="left" if name in ("alignment", "") else "right")
     for score in found:
@@ -114,12 +113,8 @@ def write_weights(
     Raises:
         ConfigError: the weights were not chosen on the data that the tier is about.
     """
-    config: Mapping[str, Any] = runs[0].config
-    tier, stand_in = config["tier"], config["stand_in_for"]
-    if tier == "smoke" or stand_in:
-        why = f"embedded data took the place of {stand_in}" if stand_in else "numbers of tier smoke mean nothing"
-        raise ConfigError(f"--write: {why}, so these weights are not written")
-    written = []
+    check_writable(runs)
+    tier, written = runs[0].config["tier"], []
     for name, score in best.items():
         path = conf / "tier_alignment" / f"{name}_{tier}.yaml"
         path.parent.mkdir(exist_ok=True)
@@ -127,6 +122,14 @@ def write_weights(
         written.append(path)
     _define(tuned(best), tier, definition)
     return [*written, definition]
+
+
+def check_writable(runs: Sequence[PlannedRun]) -> None:
+    """Raise a ConfigError unless weights that are chosen by these runs mean something for their tier."""
+    tier, stand_in = runs[0].config["tier"], runs[0].config["stand_in_for"]
+    if tier == "smoke" or stand_in:
+        why = f"embedded data take the place of {stand_in}" if stand_in else "numbers of tier smoke mean nothing"
+        raise ConfigError(f"--write: {why}, so these weights are not written")
 
 
 def _define(weights: Mapping[str, Mapping[str, float]], tier: str, definition: Path) -> None:
@@ -151,7 +154,7 @@ def _file(name: str, score: Score, tier: str, dataset: str) -> str:
     return (
         "# @package alignment\n"
         f"# Weights of alignment={name} at tier={tier}, chosen by `make tune` on held-out samples of {dataset}:\n"
-        f"# {100 * score.mean:.2f} % in the last round, mean over {len(score.accuracies)} seeds.\n"
+        f"# {100 * score.mean:.2f} % in the last round, n = {len(score.accuracies)}.\n"
         f"proto_weight: {lam} # lambda\n"
         f"inst_weight: {gamma} # gamma\n"
     )

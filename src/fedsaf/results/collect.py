@@ -107,8 +107,8 @@ def collect(roots: Iterable[Path], validated: bool = False) -> tuple[list[Record
 
     Args:
         roots: folders of run folders.
-        validated: whether runs that were scored on a held-out fold of their training parts are wanted, and no others;
-            such runs never stand beside those that were scored on the test parts.
+        validated: whether runs with ``validation`` are wanted, and no others; such runs never stand beside those that
+            were scored on what tables score.
 
     Returns:
         The runs that count, and those that do not, both by folder name.

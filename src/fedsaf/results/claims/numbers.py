@@ -55,8 +55,8 @@ def _large_over_small(run: RecordedRun, rule: str, setting: str) -> float | None
 
 
 def _best_by(rule: str) -> Measure:
-    """Return the best accuracy by one prediction rule, whatever the method's own rule is."""
-    best = MEASURES["best"]
+    """Return FedTGP's best accuracy by one prediction rule, whatever the method's own rule is."""
+    best = MEASURES["best_patient"]
     text = best.text.replace("{rule}", rule.replace("_", " "))
     return replace(best, text=text, value=lambda run, _, setting: best.value(run, rule, setting))
 
