@@ -79,7 +79,7 @@ class SetAside:
         folder: the run folder.
         reason: why.
         is_fault: whether somebody should look: damage, or rules that changed. An unfinished run is none.
-        settings: as of a recorded run; {} if the configuration cannot be read.
+        settings: as of a recorded run; {} if the configuration cannot be read, or the run belongs to no cell.
     """
 
     folder: Path
@@ -120,7 +120,7 @@ def collect(roots: Iterable[Path], validated: bool = False) -> tuple[list[Record
         result = _read(folder)
         if isinstance(result, RecordedRun) and ("validation" in result.config) != validated:
             reason = f"scored on the {'test parts' if validated else 'validation parts'}"
-            result = SetAside(folder, reason, False, result.settings)
+            result = SetAside(folder, reason, False, {})
         (runs if isinstance(result, RecordedRun) else aside).append(result)
     return runs, aside
 
