@@ -24,6 +24,7 @@ def test_digits_are_real_and_resized(common):
     assert data.labels.bincount().tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     assert (data.facts.channels, data.facts.size, data.num_classes) == (1, 32, 10)
     assert data.facts.mean == (0.5,)
+    assert data.parts == {"train": 1437, "test": 360}
 
 
 def test_synthetic_has_the_asked_shape_and_depends_on_the_seed_alone(common):

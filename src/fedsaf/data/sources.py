@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from PIL import Image
@@ -17,7 +18,12 @@ from fedsaf.seeding import numpy_generator
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(ImageSource):
-    """The 1,797 handwritten digits that ship with scikit-learn: 8 x 8 grey, 10 classes, real and offline."""
+    """The 1,797 handwritten digits that ship with scikit-learn: 8 x 8 grey, 10 classes, real and offline.
+
+    They have no official test part; the last 360 stand for one, which only ``protocol.split=common`` tells apart.
+    """
+
+    NUM_TEST: ClassVar[int] = 360
 
     def read(self, seed: int) -> RawImages:
         """Scale the 17 grey levels to 0..255."""
@@ -27,7 +33,8 @@ class Digits(ImageSource):
         items = list(np.rint(digits.images * (255 / 16)).astype(np.uint8))
         places = [f"digit {i}" for i in range(len(items))]
         names = tuple(map(str, digits.target_names))
-        return RawImages("digits", ListedItems(items, places), digits.target.tolist(), {"all": len(items)}, names)
+        parts = {"train": len(items) - self.NUM_TEST, "test": self.NUM_TEST}
+        return RawImages("digits", ListedItems(items, places), digits.target.tolist(), parts, names)
 
 
 @dataclass(frozen=True, kw_only=True)

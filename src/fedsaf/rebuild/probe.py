@@ -24,7 +24,7 @@ SIZES: dict[str, tuple[int, int, int]] = {
     "amazon_review": (8_000, 0, 2),
     "amazon_review_counts": (8_000, 0, 2),
     "shakespeare": (378_000, 42_000, 80),
-    "digits": (1_797, 0, 10),
+    "digits": (1_437, 360, 10),
 }
 """Training samples, test samples and classes of the official sets; of Shakespeare about the windows of 118 roles."""
 
@@ -129,7 +129,7 @@ def _short(run: PlannedRun) -> list[str]:
     clients = len(config["model_group"]["architectures"])
     classes, batch = _official(run)[2], config["batch_size"]
     samples = max(clients * batch * 4 // 3 + clients, 2 * classes)
-    channels = 1 if name == "digits" else 3
+    channels = 1 if (name, config["dataset"].get("mode")) == ("digits", "auto") else 3
     text = name in TEXTS
     data = ["dataset=synthetic_text"] if text else ["dataset=synthetic", f"dataset.channels={channels}"]
     data += [] if text else [f"dataset.image_size={config['dataset']['image_size'] or 32}"]

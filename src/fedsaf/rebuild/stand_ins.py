@@ -9,7 +9,7 @@ from typing import Any
 
 from fedsaf.data.named import local_place
 
-_IMAGES = ("dataset=digits",)
+_IMAGES = ("dataset=digits", "dataset.mode=RGB")  # colour, since settings may name means of three channels
 STAND_INS: dict[str, tuple[str, ...]] = {
     "cifar10": _IMAGES,
     "cifar100": _IMAGES,
