@@ -29,11 +29,14 @@ def composed(*words):
 
 
 def words_of(group, choice):
-    """A file of ``tier_<group>`` is chosen by that group and the tier together."""
+    """A file of ``tier_<group>`` is chosen by that group and the tier together; of validation, by the data set too."""
     if not group.startswith("tier_"):
         return [f"{group}={choice}", *NEEDS.get(choice, [])]
-    base, _, tier = choice.rpartition("_")
-    return [f"{group.removeprefix('tier_')}={base}", f"tier={tier}"]
+    (base, _, tier), group = choice.rpartition("_"), group.removeprefix("tier_")
+    if group != "validation":
+        return [f"{group}={base}", f"tier={tier}"]
+    name = max((path.stem for path in (CONF / "dataset").glob("*.yaml") if base.endswith(f"_{path.stem}")), key=len)
+    return [f"{group}={base.removesuffix(f'_{name}')}", f"dataset={name}", f"tier={tier}"]
 
 
 @pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda value: value)
