@@ -64,6 +64,15 @@ def test_the_same_cell_of_two_tables_is_one_run(composer):
     assert shared[1] < shared[0]
 
 
+def test_data_that_are_asked_for_need_no_stand_in_where_others_are_missing(composer, tmp_path, monkeypatch):
+    (tmp_path / "cifar100").mkdir()
+    (tmp_path / "cifar100" / "train.parquet").touch()
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    runs = runs_of("fedtgp-k9", "small", ["dataset=cifar100"], ["0"], composer)
+    assert len(runs) == 5
+    assert {(run.choices["dataset"], run.config["stand_in_for"]) for run in runs} == {("cifar100", None)}
+
+
 def test_seeds_that_are_asked_for_count_where_an_experiment_has_none(composer):
     assert "seed" not in sweep_of("table_9", CONF)
     assert {run.config["seed"] for run in runs_of("table-9", "full", [], None, composer)} == {0}
