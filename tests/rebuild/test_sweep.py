@@ -71,6 +71,8 @@ def test_data_that_are_asked_for_need_no_stand_in_where_others_are_missing(compo
     runs = runs_of("fedtgp-k9", "small", ["dataset=cifar100"], ["0"], composer)
     assert len(runs) == 5
     assert {(run.choices["dataset"], run.config["stand_in_for"]) for run in runs} == {("cifar100", None)}
+    (run,) = runs_of("fedtgp-k9", "small", ["dataset=digits", "setting=fedtgp_whole"], ["0"], composer)
+    assert (run.choices["dataset"], run.config["stand_in_for"]) == ("digits", None)
 
 
 def test_seeds_that_are_asked_for_count_where_an_experiment_has_none(composer):
