@@ -18,8 +18,7 @@ from rich.console import Console
 
 from fedsaf.config import ConfigError
 from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
-from fedsaf.rebuild.plan import Plan, finished_costs, plan_table
-from fedsaf.rebuild.probe import probed_costs
+from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
 from fedsaf.rebuild.sweep import TIERS, Composer, check_tier, runs_of
 from fedsaf.results.figures.definition import figure_definitions
 from fedsaf.results.selection import table_definitions
@@ -47,10 +46,7 @@ def main() -> int:
         sys.exit(f"error: {error}")
     jobs = 1 if options.launcher == "basic" else options.jobs
     console = Console(width=120)
-    known = {} if options.plan else finished_costs(plan.runs)
-    is_long = options.plan or options.tier != "smoke"  # of runs that take seconds, measuring would take as long
-    probed = [run for run in plan.missing if is_long and run.folder not in known]
-    console.print(plan_table(plan, known | probed_costs(probed, composer, console), jobs))
+    console.print(plan_table(plan, expected_costs(plan, composer, console, afresh=options.plan), jobs))
     if options.plan:
         return 0
     status = fill(plan, options.launcher, SOURCE / "train.py", jobs)

@@ -16,8 +16,7 @@ from dotenv import load_dotenv
 
 from fedsaf.config import ConfigError
 from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
-from fedsaf.rebuild.plan import Plan, finished_costs, plan_table
-from fedsaf.rebuild.probe import probed_costs
+from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
 from fedsaf.rebuild.sweep import TIERS, Composer, runs_of
 from fedsaf.rebuild.tuning import EXPERIMENT, check_writable, chosen, score_table, scores, tuned, write_weights
 from fedsaf.results.closing import wide_console
@@ -41,9 +40,7 @@ def main() -> int:
         if options.write:
             check_writable(plan.runs)
         jobs = 1 if options.launcher == "basic" else options.jobs
-        known = finished_costs(plan.runs)
-        probed = [run for run in plan.missing if options.tier != "smoke" and run.folder not in known]
-        console.print(plan_table(plan, known | probed_costs(probed, composer, console), jobs))
+        console.print(plan_table(plan, expected_costs(plan, composer, console), jobs))
         status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
         recorded, _ = collect([Path(plan.runs[0].config["results_root"])], validated=True)
         found = scores(plan.runs, {run.folder: run for run in recorded})

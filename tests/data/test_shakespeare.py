@@ -118,6 +118,11 @@ def test_what_models_and_records_are_told(speeches):
     assert source(speeches[0], min_lines=1).load(1).fingerprint != data.fingerprint
 
 
+def test_there_is_no_other_subset(speeches):
+    with pytest.raises(ValueError, match=r"validation.subset=1: \w+ has no subsets, since all windows are taken"):
+        source(speeches[0]).load(1, subset=1)
+
+
 def test_no_test_window_overlaps_a_training_window(tmp_path, write_parquet):
     """Characters are told apart by a counter written into the text, so that a window names its place."""
     columns = {"character_id": [], "text": []}

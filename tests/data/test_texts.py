@@ -116,6 +116,14 @@ def test_counts(six):
     assert data.facts.dim == 2
 
 
+def test_subsets_of_one_size_share_no_text(six):
+    parts = [table(six, max_samples=2).load(1, subset=number) for number in range(3)]
+    assert sorted(text for part in parts for text in part.texts) == sorted(table(six).load(1).texts)
+    assert all(part.labels.bincount().tolist() == [1, 1] for part in parts)
+    with pytest.raises(ValueError, match=r"validation.subset=3: only 3 disjoint subsets"):
+        table(six, max_samples=2).load(1, subset=3)
+
+
 def test_subset_is_balanced_and_keyed(six):
     samples = table(six, max_samples=4).load(1)
     assert samples.labels.bincount().tolist() == [2, 2]

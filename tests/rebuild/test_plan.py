@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fedsaf.config import config_hash
-from fedsaf.rebuild.plan import Plan, finished_costs, plan_table
+from fedsaf.rebuild.plan import Plan, expected_costs, finished_costs, plan_table
 from fedsaf.rebuild.probe import Rates, RunCost, cost_of, measure, probed_costs
 from fedsaf.rebuild.sweep import Composer, PlannedRun, runs_of
 
@@ -112,8 +112,31 @@ def test_a_kind_that_cannot_be_measured_is_named_and_stops_nothing(tmp_path, mon
     monkeypatch.setattr("fedsaf.rebuild.probe.measure", refuse)
     console, run = Console(file=io.StringIO(), width=200), planned(tmp_path / "run")
     costs = probed_costs([run], Composer(CONF), console)
-    assert "not measured: cifar10, htfe9, fedproto, S = None: images are too small" in console.file.getvalue()
+    assert "not measured: cifar10, htfe9, fedproto: images are too small" in console.file.getvalue()
     assert "unknown before the first runs" in shown(Plan("table-9", "smoke", [run]), costs)
+
+
+def test_what_is_not_known_is_measured_unless_it_takes_seconds(tmp_path, monkeypatch):
+    rates = Rates(trained=1.0, tested=1.0, served=1.0, sent=1.0, disk=1.0)
+    monkeypatch.setattr("fedsaf.rebuild.probe.measure", lambda run, composer: rates)
+    done, other, longer = planned(tmp_path / "a"), planned(tmp_path / "b", 1), planned(tmp_path / "c", rounds=20)
+    finish(done, 360)
+
+    def costs(tier, afresh=False):
+        plan, console = Plan("table-1", tier, [done, other, longer]), Console(file=io.StringIO())
+        return expected_costs(plan, Composer(CONF), console, afresh)
+
+    recorded, measured = 0.1, cost_of(longer, rates).hours
+    assert {path.name: cost.hours for path, cost in costs("smoke").items()} == {"a": recorded, "b": recorded}
+    assert {path.name: cost.hours for path, cost in costs("small").items()} == {
+        "a": recorded,
+        "b": recorded,
+        "c": measured,
+    }
+    assert {path.name: cost.hours for path, cost in costs("smoke", afresh=True).items()} == {
+        "b": cost_of(other, rates).hours,
+        "c": measured,
+    }
 
 
 def test_finished_runs_tell_what_others_of_their_kind_and_size_take(tmp_path):

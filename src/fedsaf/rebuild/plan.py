@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 
-from fedsaf.rebuild.probe import RunCost, kind_of
-from fedsaf.rebuild.sweep import PlannedRun
+from fedsaf.rebuild.probe import RunCost, kind_of, probed_costs
+from fedsaf.rebuild.sweep import Composer, PlannedRun
 from fedsaf.results.recorder import SUMMARY, read_json
 
 
@@ -37,6 +38,21 @@ class Plan:
     def num_cells(self) -> int:
         """How many runs there are if seeds do not count."""
         return len({(run.experiment, *(word for word in run.own if not word.startswith("seed="))) for run in self.runs})
+
+
+def expected_costs(plan: Plan, composer: Composer, console: Console, afresh: bool = False) -> dict[Path, RunCost]:
+    """Return what runs will need, by folder: as finished ones of their size took, else measured.
+
+    Args:
+        plan: of one target.
+        composer: of configurations.
+        console: says what is being measured.
+        afresh: measure every kind, also those of finished runs, and those of tier smoke; for runs of seconds, measuring
+            would otherwise take as long as they do.
+    """
+    known = {} if afresh else finished_costs(plan.runs)
+    probed = [run for run in plan.missing if (afresh or plan.tier != "smoke") and run.folder not in known]
+    return known | probed_costs(probed, composer, console)
 
 
 def finished_costs(runs: Sequence[PlannedRun]) -> dict[Path, RunCost]:

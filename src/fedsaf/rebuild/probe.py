@@ -73,7 +73,8 @@ class Rates:
 def kind_of(run: PlannedRun) -> tuple[str, ...]:
     """Return what two runs share that cost alike per sample."""
     epochs = run.config["prototype"].get("epochs")
-    return run.choices["dataset"], run.choices["model_group"], run.config["method"]["name"], f"S = {epochs}"
+    own = () if epochs is None else (f"S = {epochs}",)
+    return run.choices["dataset"], run.choices["model_group"], run.config["method"]["name"], *own
 
 
 def probed_costs(runs: Sequence[PlannedRun], composer: Composer, console: Console) -> dict[Path, RunCost]:
