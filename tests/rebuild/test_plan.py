@@ -112,6 +112,7 @@ def test_a_kind_that_cannot_be_measured_is_named_and_stops_nothing(tmp_path, mon
     monkeypatch.setattr("fedsaf.rebuild.probe.measure", refuse)
     console, run = Console(file=io.StringIO(), width=200), planned(tmp_path / "run")
     costs = probed_costs([run], Composer(CONF), console)
+    assert "measuring 1 kind(s) of run" in console.file.getvalue(), "a log file tells why nothing moves yet"
     assert "not measured: cifar10, htfe9, fedproto: images are too small" in console.file.getvalue()
     assert "unknown before the first runs" in shown(Plan("table-9", "smoke", [run]), costs)
 
