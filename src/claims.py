@@ -11,13 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dotenv import load_dotenv
-
 from fedsaf.results.claims.definition import claim_definitions
 from fedsaf.results.claims.judging import judge_all
 from fedsaf.results.claims.text import counts, document, problems_of
 from fedsaf.results.collect import collect
-from fedsaf.results.folders import add_runs_argument, folders_of
+from fedsaf.results.folders import add_runs_argument, check_output, folders_of
+from fedsaf.results.location import load_environment
 from fedsaf.results.recorder import write_atomically
 from fedsaf.results.selection import TIERS
 
@@ -26,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page of claims; return 0, or 1 if a run is at fault."""
-    load_dotenv(ROOT / ".env")
+    load_environment(ROOT / ".env")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_runs_argument(parser)
     parser.add_argument(
@@ -34,7 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "claims.md", help="the page")
     options = parser.parse_args(arguments)
+    check_output(options.output, parser)
     runs, aside = collect(folders_of(options.runs, parser))
+    if not runs and options.output.exists():
+        print(f"no finished run, so {options.output} is left as it is")
+        return 1
     judged = judge_all(claim_definitions().values(), options.tier, runs, aside)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     used = len({name for one in judged for name in one.runs})

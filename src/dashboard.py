@@ -8,18 +8,20 @@ import os
 import sys
 from pathlib import Path
 
-from dotenv import load_dotenv
-
-from fedsaf.cli import nearest
+from fedsaf.config import nearest
 from fedsaf.results.dashboard import Scope, report, specification, workspace
+from fedsaf.results.folders import check_output
+from fedsaf.results.location import load_environment
 from fedsaf.results.selection import TIERS
 from fedsaf.results.upload import service_problem
 
 
 def main() -> int:
     """Save both views, or write what they would be; return the exit status."""
-    load_dotenv(Path(__file__).resolve().parent.parent / ".env")
-    options = _parser().parse_args()
+    load_environment(Path(__file__).resolve().parent.parent / ".env")
+    parser = _parser()
+    options = parser.parse_args()
+    check_output(options.out, parser)
     if options.tier and options.tier not in TIERS:
         sys.exit(f"error: --tier {options.tier} is unknown; {nearest(options.tier, TIERS)}")
     scope = Scope(options.entity, options.project, options.tier or None, options.dataset)

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dotenv import load_dotenv
-
 from fedsaf.results.collect import collect
-from fedsaf.results.folders import add_runs_argument, folders_of
+from fedsaf.results.folders import add_runs_argument, check_output, folders_of
+from fedsaf.results.location import load_environment
 from fedsaf.results.page.build import page
 from fedsaf.results.recorder import write_atomically
 
@@ -23,11 +22,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page; return 0, or 1 if a run is at fault."""
-    load_dotenv(ROOT / ".env")
+    load_environment(ROOT / ".env")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_runs_argument(parser)
     parser.add_argument("--output", type=Path, default=Path("report/index.html"), help="the page")
     options = parser.parse_args(arguments)
+    check_output(options.output, parser)
     runs, aside = collect(folders_of(options.runs, parser))
     text, faults = page(runs, aside)
     options.output.parent.mkdir(parents=True, exist_ok=True)

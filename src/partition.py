@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dotenv import load_dotenv
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fedsaf.cli import cells, check_command_line
 from fedsaf.config import ConfigError
+from fedsaf.results.location import load_environment
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("-m", "--multirun", action="store_true", help="words may be sweeps")
     options = parser.parse_intermixed_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    load_dotenv(CONF.parent / ".env")
+    load_environment(CONF.parent / ".env")
     failed = False
     try:
         check_command_line([*options.words, *["-m"] * options.multirun], CONF, "train")

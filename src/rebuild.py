@@ -13,15 +13,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dotenv import load_dotenv
 from rich.console import Console
 
 from fedsaf.config import ConfigError
+from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
 from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
-from fedsaf.rebuild.sweep import TIERS, Composer, check_tier, runs_of
+from fedsaf.rebuild.sweep import Composer, check_tier, runs_of, seeds_of
 from fedsaf.results.figures.definition import figure_definitions
-from fedsaf.results.selection import table_definitions
+from fedsaf.results.location import load_environment
+from fedsaf.results.selection import TIERS, table_definitions
 
 SOURCE = Path(__file__).resolve().parent
 CONF = SOURCE.parent / "conf"
@@ -29,11 +30,12 @@ CONF = SOURCE.parent / "conf"
 
 def main() -> int:
     """Plan, run what is missing, report; return the exit status."""
+    leave_on_request()
     options = _parser().parse_intermixed_args()
-    load_dotenv(SOURCE.parent / ".env")
-    seeds = options.seeds.split(",") if options.seeds else None
+    load_environment(SOURCE.parent / ".env")
     composer = Composer(CONF)
     try:
+        seeds = seeds_of(options.seeds)
         launcher_words(options.launcher, options.jobs)
         if any(figure.target == options.target and figure.tables for figure in figure_definitions().values()):
             check_tier(options.tier)
@@ -50,6 +52,8 @@ def main() -> int:
     if options.plan:
         return 0
     status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
+    if status == EXIT_AGAIN:
+        return status
     return max(status, _report(options.target, options.tier, plan.runs[0].config["results_root"]))
 
 

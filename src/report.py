@@ -7,19 +7,18 @@ Example:
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dotenv import load_dotenv
-
 from fedsaf.results.collect import collect
 from fedsaf.results.figures.build import BuiltFigure, build, write
 from fedsaf.results.figures.definition import figure_definitions, figures_of
+from fedsaf.results.folders import add_runs_argument, check_output, folders_of
+from fedsaf.results.location import load_environment
 from fedsaf.results.recorder import write_atomically
 from fedsaf.results.render import comma_separated, latex, markdown
-from fedsaf.results.selection import TIERS, table_definitions
+from fedsaf.results.selection import TIERS, table_definitions, tables_of
 from fedsaf.results.tables import FilledTable, fill
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,13 +29,13 @@ FORMATS = {"md": markdown, "csv": comma_separated, "tex": latex}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write tables and figures; return 0, or 1 if a run is at fault or something asked for has no finished run."""
-    load_dotenv(ROOT / ".env")
+    load_environment(ROOT / ".env")
     options = _options(arguments)
     runs, aside = collect(options.runs)
-    tables = [fill(table_definitions()[name], options.tier, runs, aside) for name in options.table]
+    tables = [fill(definition, options.tier, runs, aside) for definition in options.table]
     figures = [build(definition, options.tier, runs, aside) for definition in options.figure]
     options.output.mkdir(parents=True, exist_ok=True)
-    where = ", ".join(map(str, options.runs))
+    where = ", ".join(map(str, options.runs)) or "no folder"
     print(f"{len(runs)} finished runs in {where}; tables and figures of tier {options.tier} in {options.output}")
     for table in tables:
         _write(table, options.output)
@@ -58,24 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    root = Path(os.environ.get("RESULTS_ROOT", "runs"))
-    parser.add_argument(
-        "runs", nargs="*", type=Path, default=[root], help="folders of run folders; default: RESULTS_ROOT, else runs"
-    )
+    add_runs_argument(parser)
     parser.add_argument("--tier", choices=TIERS, default="small", help="whose runs; tiers are never mixed")
-    parser.add_argument("--table", nargs="+", choices=table_definitions(), metavar="NAME", help="tables, by name")
+    parser.add_argument("--table", nargs="+", metavar="NAME", help="tables, by name or target")
     parser.add_argument("--figure", nargs="+", metavar="NAME", help="figures, by name or target; default: everything")
     parser.add_argument("--output", type=Path, default=Path("report"), help="folder of the tables; figures/ in it")
     options = parser.parse_args(arguments)
-    missing = [str(path) for path in options.runs if not path.is_dir()]
-    if missing:
-        parser.error(f"no such folder: {', '.join(missing)}")
+    options.runs = folders_of(options.runs, parser)
+    check_output(options.output, parser, is_folder=True)
     options.is_chosen = bool(options.table or options.figure)
     try:
         options.figure = figures_of(options.figure or ([] if options.is_chosen else list(figure_definitions())))
+        options.table = tables_of(options.table or ([] if options.is_chosen else list(table_definitions())))
     except ValueError as error:
         parser.error(str(error))
-    options.table = options.table or ([] if options.is_chosen else list(table_definitions()))
     return options
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from dotenv import load_dotenv
-
+from fedsaf.results.folders import add_runs_argument, folders_of
+from fedsaf.results.location import load_environment
 from fedsaf.results.upload import pending, send, service_problem
 
 
 def main() -> int:
     """List what waits, send it, say what did not arrive; return the exit status."""
-    load_dotenv(Path(__file__).resolve().parent.parent / ".env")
-    options = _parser().parse_args()
+    load_environment(Path(__file__).resolve().parent.parent / ".env")
+    parser = _parser()
+    options = parser.parse_args()
     try:
-        runs, arrived = pending(options.roots or [Path(os.environ.get("RESULTS_ROOT", "runs"))])
+        runs, arrived = pending(folders_of(options.runs, parser))
     except ValueError as error:
         sys.exit(f"error: {error}")
     parts = sum(len(run.parts) for run in runs)
@@ -41,7 +41,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("roots", nargs="*", type=Path, help="folders of run folders (runs, or RESULTS_ROOT)")
+    add_runs_argument(parser)
     parser.add_argument("--entity", default=None, help="user or team instead of the one in the runs")
     parser.add_argument("--project", default=None, help="project instead of the one in the runs")
     parser.add_argument("--dry-run", action="store_true", help="list what would be sent, contact nobody")

@@ -11,12 +11,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import hydra
-from dotenv import load_dotenv
 from omegaconf import DictConfig
 
 from fedsaf.cli import check_command_line
 from fedsaf.config import ConfigError
 from fedsaf.federation.interrupt import leave_on_request
+from fedsaf.results.location import load_environment
 from fedsaf.run import run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -32,7 +32,7 @@ if __name__ == "__main__":
     leave_on_request()
     # Hydra's parser refuses words on both sides of a flag, as in `make train ARGS=rounds=3`.
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
-    load_dotenv(CONF.parent / ".env")
+    load_environment(CONF.parent / ".env")
     try:
         check_command_line(sys.argv[1:], CONF, "train")
     except ConfigError as error:

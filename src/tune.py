@@ -12,15 +12,18 @@ import sys
 from pathlib import Path
 
 import yaml
-from dotenv import load_dotenv
 
 from fedsaf.config import ConfigError
+from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
 from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
-from fedsaf.rebuild.sweep import TIERS, Composer, runs_of
+from fedsaf.rebuild.sweep import Composer, runs_of
 from fedsaf.rebuild.tuning import EXPERIMENT, check_writable, chosen, score_table, scores, tuned, write_weights
 from fedsaf.results.closing import wide_console
 from fedsaf.results.collect import collect
+from fedsaf.results.folders import check_output
+from fedsaf.results.location import load_environment
+from fedsaf.results.selection import TIERS
 
 SOURCE = Path(__file__).resolve().parent
 CONF = SOURCE.parent / "conf"
@@ -28,8 +31,11 @@ CONF = SOURCE.parent / "conf"
 
 def main() -> int:
     """Run, choose, write; return 1 if a run failed or a loss has no weights."""
-    options = _parser().parse_intermixed_args()
-    load_dotenv(SOURCE.parent / ".env")
+    leave_on_request()
+    parser = _parser()
+    options = parser.parse_intermixed_args()
+    check_output(options.out, parser)
+    load_environment(SOURCE.parent / ".env")
     console = wide_console()
     try:
         launcher_words(options.launcher, options.jobs)
@@ -42,6 +48,8 @@ def main() -> int:
         jobs = 1 if options.launcher == "basic" else options.jobs
         console.print(plan_table(plan, expected_costs(plan, composer, console), jobs))
         status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
+        if status == EXIT_AGAIN:
+            return status
         recorded, _ = collect([Path(plan.runs[0].config["results_root"])], validated=True)
         found = scores(plan.runs, {run.folder: run for run in recorded})
         console.print(score_table(found))

@@ -6,7 +6,6 @@ cannot be meant. Every choice and every value of a sweep is composed and checked
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -19,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedsaf.config import ConfigError, check, check_choices, flatten
+from fedsaf.config import ConfigError, check, check_choices, flatten, nearest
 
 MAX_COMPOSITIONS = 48
 """How many values of a sweep are tried beforehand; the others are checked when their job starts."""
@@ -89,15 +88,6 @@ def cells(words: Sequence[str]) -> list[list[str]]:
         key = word.partition("=")[0]
         values.append([word] if elements is None else [f"{key}={element}" for element in elements])
     return [list(cell) for cell in product(*values)]
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a clause that names the nearest known words, or all of them if there are few."""
-    known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return f"choose one of {', '.join(known)}" if len(known) <= 40 else "see python src/train.py --help"
 
 
 def _values(override: Override) -> list[Any]:

@@ -5,10 +5,11 @@ Everything a user can get wrong without looking at the data is said here, before
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,12 @@ INCIDENTAL = (
     "dataset.memory_limit_gib",
 )
 """Keys that change how a run is carried out, but not what it computes; they do not enter its identity."""
+
+MAX_LISTED = 60
+"""How many choices a message lists."""
+
+DERIVED = ("tier_", "regime_", "setting_")
+"""Beginnings of groups whose choice follows from two others, such as ``tier_dataset``."""
 
 SWITCHES = ("progress", "force", "stop_on_failure")
 COUNTS = ("rounds", "num_clients", "local_epochs", "batch_size", "feature_dim", "eval_batch_size", "eval_every")
@@ -54,6 +61,8 @@ def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     _expect(config["seed"] is None or _is_int(config["seed"]), "seed", config["seed"], "a whole number, or null")
     ratio = config["participation_ratio"]
     _expect(_is_number(ratio) and 0 < ratio <= 1, "participation_ratio", ratio, "a number in (0, 1], 1 for everyone")
+    root = config["results_root"]
+    _expect(isinstance(root, str) and root, "results_root", root, "the name of a folder")
     every = config["diagnostics_every"]
     _expect(_is_int(every) and every >= 0, "diagnostics_every", every, "a whole number >= 0, 0 for never")
     share = config["checkpoint_overhead"]
@@ -130,6 +139,15 @@ def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
     return "_".join([*parts, f"seed{config['seed']}", config_hash(config)])
 
 
+def is_derived(group: str) -> bool:
+    """Return whether the choice of a group follows from those of others, so that it says nothing of its own.
+
+    >>> is_derived("regime_method"), is_derived("regime")
+    (True, False)
+    """
+    return group.startswith(DERIVED)
+
+
 def lock_path(folder: Path) -> Path:
     """Return the file whose lock is held by the process that writes this run folder."""
     return folder.parent / f".{folder.name}.lock"
@@ -146,6 +164,19 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a clause that names the nearest known words, or all of them if there are few.
+
+    >>> nearest("smal", ["smoke", "small", "full"])
+    'did you mean small?'
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"choose one of {', '.join(known)}" if len(known) <= MAX_LISTED else "see python src/train.py --help"
 
 
 def _is_int(value: Any) -> bool:

@@ -1,5 +1,8 @@
 """Every file under conf/ composes and instantiates; the list comes from the folder, so a new file is covered."""
 
+import re
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from fedsaf.config import check, config_hash, flatten, identity, run_name
+from fedsaf.config import check, config_hash, flatten, identity, is_derived, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
@@ -29,9 +32,17 @@ def composed(*words):
 
 
 def words_of(group, choice):
-    """A file of ``tier_<group>`` is chosen by that group and the tier together; of validation, by the data set too."""
-    if not group.startswith("tier_"):
+    """A file of ``tier_<group>`` is chosen by that group and the tier together; of validation, by the data set too.
+
+    Of ``regime_<group>`` and ``setting_<group>`` it is chosen by both words, in this order.
+    """
+    if not is_derived(group):
         return [f"{group}={choice}", *NEEDS.get(choice, [])]
+    if not group.startswith("tier_"):
+        first, second = group.split("_")
+        known = [path.stem for path in (CONF / first).glob("*.yaml")]
+        name = max((one for one in known if choice.startswith(f"{one}_")), key=len)
+        return [f"{first}={name}", f"{second}={choice.removeprefix(f'{name}_')}"]
     (base, _, tier), group = choice.rpartition("_"), group.removeprefix("tier_")
     if group != "validation":
         return [f"{group}={base}", f"tier={tier}"]
@@ -42,9 +53,10 @@ def words_of(group, choice):
 @pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda value: value)
 def test_every_file_composes_is_accepted_and_instantiates(group, choice):
     config = composed(*words_of(group, choice))
-    if group.startswith("tier_"):
+    if is_derived(group):
         content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{choice}.yaml"))
-        node = config[group.removeprefix("tier_")] if "# @package _global_" not in text_of(group, choice) else config
+        (package,) = re.findall("# @package (.*)", text_of(group, choice))
+        node = config if package == "_global_" else reduce(getitem, package.split("."), config)
         assert dict(flatten(content)).items() <= dict(flatten(node)).items(), "the file is not read"
     check(config, {})
     for part in ("dataset", "partition", "model_group", "method", "optimizer", "fabric", "logger"):

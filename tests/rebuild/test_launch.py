@@ -1,5 +1,7 @@
 """Which launcher starts what, and what is said before anything starts."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 
 from fedsaf.config import ConfigError
 from fedsaf.rebuild import launch
-from fedsaf.rebuild.launch import fill, launcher_words, sweeps
+from fedsaf.rebuild.launch import attended, fill, launcher_words, sweeps
 from fedsaf.rebuild.plan import Plan
 from fedsaf.rebuild.sweep import PlannedRun
 
@@ -101,3 +103,58 @@ def test_a_launcher_that_starts_all_at_once_is_given_no_more_than_go_side_by_sid
     assert [words[-1].count(",") + 1 for words in started] == sizes
     monkeypatch.setattr(PlannedRun, "is_finished", True)
     assert fill(Plan("table-3", "smoke", planned), launcher, Path("train.py"), 2) == 0
+
+
+SLOW_TO_SAVE = """
+import pathlib, signal, sys, time
+def save(number, frame):
+    time.sleep(1.5)
+    pathlib.Path(sys.argv[1]).write_text(signal.Signals(number).name)
+    sys.exit(75)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, save)
+print("ready", flush=True)
+time.sleep(60)
+"""
+PARENT = """
+import subprocess, sys
+from fedsaf.federation.interrupt import leave_on_request
+from fedsaf.rebuild.launch import attended
+leave_on_request()
+sys.exit(attended(subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]])))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_sweep_that_is_asked_to_stop_may_save_first(tmp_path, number):
+    saved = tmp_path / "saved"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, SLOW_TO_SAVE, str(saved)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(REBUILD.parent)},
+        start_new_session=True,
+    )
+    assert parent.stdout.readline() == "ready\n"
+    if number == signal.SIGINT:
+        os.killpg(parent.pid, number)  # as a terminal does
+    else:
+        parent.send_signal(number)
+    assert parent.wait(timeout=30) == 75
+    assert saved.read_text() == signal.Signals(number).name
+
+
+def test_a_process_that_was_killed_has_failed():
+    assert attended(subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])) == 137
+    assert attended(subprocess.Popen([sys.executable, "-c", ""])) == 0
+
+
+def test_no_sweep_is_started_after_one_that_was_asked_to_stop(monkeypatch):
+    answers = iter([1, 75, 0])
+    monkeypatch.setattr(launch, "start", lambda *words: next(answers))
+    planned = [
+        PlannedRun("table_3", (f"dataset={name}",), ("tier=smoke",), {"results_root": "nowhere"}, {}) for name in "abc"
+    ]
+    monkeypatch.setattr(PlannedRun, "is_finished", False)
+    assert fill(Plan("table-3", "smoke", planned), "basic", Path("train.py"), 1) == 75
+    assert list(answers) == [0]

@@ -76,9 +76,9 @@ def test_data_that_are_asked_for_need_no_stand_in_where_others_are_missing(compo
 
 
 def test_seeds_that_are_asked_for_count_where_an_experiment_has_none(composer):
-    assert "seed" not in sweep_of("table_9", CONF)
-    assert {run.config["seed"] for run in runs_of("table-9", "full", [], None, composer)} == {0}
-    assert {run.config["seed"] for run in runs_of("table-9", "full", [], ["3", "4"], composer)} == {3, 4}
+    assert "seed" not in sweep_of("fedtgp_k8", CONF)
+    assert {run.config["seed"] for run in runs_of("fedtgp-k8", "full", [], None, composer)} == {0}
+    assert {run.config["seed"] for run in runs_of("fedtgp-k8", "full", [], ["3", "4"], composer)} == {3, 4}
 
 
 def test_tau_and_epochs_share_their_middle(composer):

@@ -39,7 +39,7 @@ CONFIG = {
     "local_epochs": 5,
     "rounds": 300,
     "optimizer": {"lr": 0.01},
-    "partition": {"alpha": 0.1},
+    "partition": {"alpha": 0.1, "seed": 1, "generator": "public"},
     "alignment": {"proto_weight": 1.0, "inst_weight": 1.0},
     "prototype": {},
     "results_root": "somewhere",
@@ -68,6 +68,20 @@ def record_uploads(folder: Path, rows: Sequence[tuple[int, int, float]]) -> None
     save_file(tensors, folder / "uploads_prototypes.safetensors")
 
 
+def add_plain_rounds(folder: Path, last: int) -> None:
+    """Append rounds from 3 on: two clients, no evaluation, bytes and seconds as the median of rounds 1 and 2."""
+    timing = {"client": 12.0, "server": 0.5, "evaluation": 1.0, "data": 0.1, "total": 15.0}
+    traffic = {"upload_bytes": {"total": 3 * 2**19}, "download_bytes": {"total": 3 * 2**20}}
+    rows: dict[str, list[dict[str, Any]]] = {"metrics.jsonl": [], "clients.jsonl": [], "timing.jsonl": []}
+    for round in range(3, last + 1):
+        rows["metrics.jsonl"].append({"round": round, **traffic})
+        rows["clients.jsonl"] += [{"round": round, "client": client} for client in (0, 1)]
+        rows["timing.jsonl"].append({"round": round, **timing})
+    for name, added in rows.items():
+        with (folder / name).open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in added)
+
+
 def record_run(
     folder: Path,
     hits: int = 60,
@@ -77,19 +91,21 @@ def record_run(
     finish: bool = True,
     diagnostics: dict[str, float] | Sequence[dict[str, float]] = (),
     uploads: Sequence[tuple[int, int, float]] = LINE,
+    words: Sequence[str] = (),
     **changes: Any,
 ) -> Path:
-    """Write the folder of a run of two rounds whose last one is the best.
+    """Write the folder of a run that is evaluated in two rounds, the second of which is the best, and then no more.
 
     Args:
         folder: where.
-        hits: correct answers out of 100 after round 2; 10 fewer after round 1.
+        hits: correct answers out of 100 after round 2; 10 fewer, but not below 0, after round 1.
         prototype_hits: the same by nearest prototype.
         predictor: the method's own rule.
         choices: choices that differ from FedSAF-GCSA on CIFAR-10.
         finish: whether it finished.
         diagnostics: of round 2, or of both rounds.
         uploads: client, class and first of two coordinates of each local prototype; () for no file.
+        words: of the command line.
         changes: values of the configuration that differ; a dict is merged.
     """
     choices = CHOICES | (choices or {})
@@ -101,9 +117,9 @@ def record_run(
     of_round = ({}, diagnostics) if isinstance(diagnostics, Mapping) else diagnostics or ({}, {})
     recorder = Recorder(folder)
     for round, lost in ((1, 10), (2, 0)):
-        rules = {"classifier": hits - lost}
+        rules = {"classifier": max(hits - lost, 0)}
         if prototype_hits is not None:
-            rules["nearest_prototype"] = prototype_hits - lost
+            rules["nearest_prototype"] = max(prototype_hits - lost, 0)
         accuracies = {rule: {"pooled": count / SIZE, "client_mean": count / SIZE} for rule, count in rules.items()}
         metrics = {
             **accuracies,
@@ -113,12 +129,13 @@ def record_run(
         }
         clients = [
             {"client": i, "architecture": f"net{i}", "num_test": SIZE, "diagnostics/margin_mean": 1.0 + i}
-            | {rule: (count + sign * i) / SIZE for rule, count in rules.items()}
+            | {rule: max(count + sign * i, 0) / SIZE for rule, count in rules.items()}
             for i, sign in enumerate((1, -5))
         ]
         timing = {"client": 8.0 * round, "server": 0.5, "evaluation": 1.0, "data": 0.1, "total": 10.0 * round}
         recorder.append(RoundRecord(round, metrics, clients, timing))
-    content = {**config, "choices": choices, "overrides": []}
+    add_plain_rounds(folder, config["rounds"])
+    content = {**config, "choices": choices, "overrides": list(words)}
     OmegaConf.save(content, folder / "config.yaml")
     if finish:
         recorder.summarise(config_hash(config), "p", {"predictor": predictor})

@@ -29,7 +29,7 @@ def test_a_sound_run_counts(tmp_path):
     assert (run.seed, run.settings["dataset"], run.settings["alignment.proto_weight"]) == (3, "cifar10", 1.0)
     assert run.settings["method"] == "fedsaf_gcsa"
     assert not {"seed", "results_root"} & run.settings.keys()
-    assert len(run.client_rows) == 4
+    assert len(run.client_rows) == 2 * 300
 
 
 def test_no_folder_of_a_run(tmp_path):
@@ -67,7 +67,7 @@ def test_a_lost_line_is_noticed(tmp_path):
     path = record_run(tmp_path / "run") / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(lines[0])
-    assert reason(tmp_path) == ("metrics.jsonl does not hold every round up to 2", True)
+    assert reason(tmp_path) == ("metrics.jsonl does not hold every round up to 300", True)
     path.write_text("")
     assert reason(tmp_path) == ("metrics.jsonl holds no round", True)
     path.write_text("{}\n")
@@ -84,7 +84,7 @@ def test_numbers_that_are_none(tmp_path, literal):
 def test_a_summary_that_does_not_follow_from_its_rows(tmp_path):
     folder = record_run(tmp_path / "run")
     edit(folder / "summary.json", lambda content: content["classifier"]["best"].update(pooled=0.99))
-    assert reason(tmp_path) == ("summary.json does not follow from metrics.jsonl: classifier", True)
+    assert reason(tmp_path) == ("summary.json does not follow from the recorded rounds: classifier", True)
 
 
 def test_another_version_of_the_configuration(tmp_path):
@@ -110,7 +110,7 @@ def test_a_damaged_or_missing_file_of_the_clients_is_named(tmp_path):
     assert is_fault
     assert text.startswith("clients.jsonl, line 2: is damaged")
     path.write_text("\n".join(lines[:2]))
-    assert reason(tmp_path) == ("clients.jsonl ends with round 1, but metrics.jsonl with 2", True)
+    assert reason(tmp_path) == ("clients.jsonl does not hold the rounds of metrics.jsonl", True)
     path.unlink()
     assert reason(tmp_path) == ("clients.jsonl is missing: a part of the folder was deleted", True)
     path.write_text(whole)

@@ -12,8 +12,14 @@ from tests.results.recorded import record_run
 CIFAR100 = {"dataset": "cifar100"}
 MSE = {"method": "fedsaf_mse", "alignment": "mse"}
 TGP = {"num_clients": 20, "batch_size": 10, "local_epochs": 1, "rounds": 2000}
-PROC = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100, "partition": {"alpha": 0.5}}
-PROC_CHOICES = {"regime": "fedproc", "model_group": "moon_cnn", "partition": "dirichlet_0.5"}
+PROC = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100}
+PROC["partition"] = {"alpha": 0.5, "seed": 0, "generator": "numpy"}
+PROC_CHOICES = {
+    "regime": "fedproc",
+    "setting": "fedproc_cifar10",
+    "model_group": "moon_cnn",
+    "partition": "dirichlet_0.5",
+}
 
 
 @pytest.fixture

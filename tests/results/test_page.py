@@ -101,9 +101,9 @@ def test_rows_of_runs_say_what_the_summaries_say(tmp_path):
         found = dict(zip(heads, values, strict=True))
         assert float(found["Best"]) == 100 * summary["classifier"]["best"]["pooled"] == pytest.approx(hits)
         assert float(found["Last"]) == 100 * summary["classifier"]["last"]["pooled"]
-        assert (found["Method"], int(found["Seed"]), int(found["Rounds"])) == (method, seed, 2)
-        assert (float(found["Upload MiB"]), float(found["Download MiB"])) == (3.0, 6.0)
-        assert float(found["Minutes"]) == summary["seconds"]["total"] / 60 == 0.5
+        assert (found["Method"], int(found["Seed"]), int(found["Rounds"])) == (method, seed, 300)
+        assert (float(found["Upload MiB"]), float(found["Download MiB"])) == (450.0, 900.0)
+        assert float(found["Minutes"]) == summary["seconds"]["total"] / 60 == 75
         assert (found["Tier"], found["Rule"]) == ("full", "classifier")
         assert "batch_size: 100" in row["text"]
 

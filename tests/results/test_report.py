@@ -60,8 +60,8 @@ def test_a_fault_is_printed_with_its_folder_and_ends_in_an_error(tmp_path, capsy
     ("words", "message"),
     [
         (["--tier", "medium"], "invalid choice: 'medium'"),
-        (["--table", "saf-t99"], "invalid choice: 'saf-t99'"),
-        (["--figure", "figure-2"], "no figure is called 'figure-2'; choose of saf-f1, figure-1"),
+        (["--table", "saf-t99"], "no table is called 'saf-t99'; did you mean saf-t9"),
+        (["--figure", "figure-2"], "no figure is called 'figure-2'; did you mean figure-"),
         (["nowhere"], "no such folder: nowhere"),
     ],
 )

@@ -107,9 +107,13 @@ def test_each_method_by_its_own_rule_where_the_paper_does_so(tmp_path):
     assert table.shown.startswith("classifier or nearest prototype accuracy, pooled, best round")
 
 
+PROC_SPLIT = {"alpha": 0.5, "seed": 0, "generator": "numpy"}
+PROC_CHOICES = {"regime": "fedproc", "setting": "fedproc_cifar10", "partition": "dirichlet_0.5"}
+
+
 def test_best_and_last_are_not_confused(tmp_path):
-    shared = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100, "partition": {"alpha": 0.5}}
-    choices = {"regime": "fedproc", "model_group": "moon_cnn", "method": "fedavg", "partition": "dirichlet_0.5"}
+    shared = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100, "partition": PROC_SPLIT}
+    choices = PROC_CHOICES | {"model_group": "moon_cnn", "method": "fedavg"}
     folder = record_run(tmp_path / "run", 60, choices=choices, **shared)
     rows = (folder / "metrics.jsonl").read_text().replace('"pooled": 0.5', '"pooled": 0.9')
     (folder / "metrics.jsonl").write_text(rows)
@@ -134,8 +138,8 @@ def test_costs_margins_and_time_by_hand(tmp_path):
     assert cell(filled(tmp_path, "tgp-k8"), method="FedProto").ours.mean == pytest.approx(4.5 * 2**20 / 4e6)
     margins = {c.labels["setting"]: c.ours.mean for c in filled(tmp_path, "tgp-k5") if c.labels["method"] == "FedProto"}
     assert margins == {"global": 0.25, "best client": 2.0}
-    choices = {"regime": "fedproc", "model_group": "homogeneous", "method": "moon", "partition": "dirichlet_0.5"}
-    changes = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 2, "partition": {"alpha": 0.5}}
+    choices = PROC_CHOICES | {"model_group": "homogeneous", "method": "moon"}
+    changes = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 2, "partition": PROC_SPLIT}
     record_run(tmp_path / "moon", choices=choices, **changes)
     assert cell(filled(tmp_path, "proc-t5"), dataset="CIFAR-10", method="MOON").ours.mean == 15.0
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
-from fedsaf.cli import nearest
-from fedsaf.config import ConfigError
+from fedsaf.config import ConfigError, nearest
+from fedsaf.federation.interrupt import EXIT_AGAIN, SIGNALS
 from fedsaf.rebuild.plan import Plan
 from fedsaf.rebuild.sweep import PlannedRun
 
@@ -103,12 +105,41 @@ def _halved(product: dict[str, list[str]], most: int | None) -> list[dict[str, l
 
 
 def fill(plan: Plan, launcher: str, train: Path, jobs: int) -> int:
-    """Run what a plan still lacks; return the largest exit status of its sweeps, 0 if there was nothing to do."""
+    """Run what a plan still lacks; return the largest exit status of its sweeps, 0 if there was nothing to do.
+
+    After a sweep that was asked to stop, and says so by `EXIT_AGAIN`, no other is started.
+    """
     most = jobs if launcher in STARTS_ALL else None
-    return max((start(words, launcher, train, jobs) for words in sweeps(plan.missing, most)), default=0)
+    worst = 0
+    for words in sweeps(plan.missing, most):
+        status = start(words, launcher, train, jobs)
+        if status == EXIT_AGAIN:
+            return status
+        worst = max(worst, status)
+    return worst
 
 
 def start(words: Sequence[str], launcher: str, train: Path, jobs: int) -> int:
     """Run one sweep in a process of its own; return its exit status. A run that is finished is skipped by it."""
     command = [sys.executable, str(train), "-m", *words, *launcher_words(launcher, jobs)]
-    return subprocess.run(command, env=os.environ, check=False).returncode
+    return attended(subprocess.Popen(command))
+
+
+def attended(process: subprocess.Popen) -> int:
+    """Wait for a process that may need time to save what it has; return its exit status, as a shell counts.
+
+    What asks this process to stop is passed on, and the wait goes on. Ctrl-C is not: a terminal tells both, and a
+    second one would end the run before it has saved.
+    """
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGINT:
+            process.send_signal(number)
+
+    former = {number: signal.signal(number, tell) for number in SIGNALS}
+    try:
+        status = process.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status

@@ -175,9 +175,17 @@ def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
 
 
 def _official(run: PlannedRun) -> tuple[int, int, int]:
-    """Return training samples, test samples and classes of the whole set."""
-    dataset = run.config["dataset"]
-    return SIZES.get(run.choices["dataset"]) or (dataset["num_samples"], 0, dataset["num_classes"])
+    """Return training samples, test samples and classes of the whole set.
+
+    Raises:
+        ValueError: nothing is known about the set before it is read.
+    """
+    name, dataset = run.choices["dataset"], run.config["dataset"]
+    if name in SIZES:
+        return SIZES[name]
+    if "num_samples" not in dataset:
+        raise ValueError(f"the size of dataset={name} is not known before it is read")
+    return dataset["num_samples"], 0, dataset["num_classes"]
 
 
 def _amounts(run: PlannedRun) -> tuple[float, float]:

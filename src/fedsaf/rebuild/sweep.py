@@ -18,14 +18,20 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fedsaf.cli import nearest
-from fedsaf.config import ConfigError, check, config_hash, run_name
+from fedsaf.config import ConfigError, check, config_hash, flatten, nearest, run_name
 from fedsaf.rebuild.stand_ins import STAND_INS, stand_in_words
+from fedsaf.results.figures.definition import figure_definitions
 from fedsaf.results.recorder import STATUS, SUMMARY, read_json
+from fedsaf.results.selection import TIERS, table_definitions
 
-TIERS = ("smoke", "small", "full")
+CHOSEN_OTHERWISE = {
+    "tier": "the tier is chosen by TIER=, or --tier",
+    "experiment": "a target has experiments of its own",
+    "validation": "runs that are scored on a validation part stand in no table",
+}
+"""Words that a target sets itself, with what to say instead."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +68,18 @@ class PlannedRun:
 
 
 def experiments_of(target: str, conf: Path) -> list[str]:
-    """Return the experiments of a target such as ``table-3``.
+    """Return the experiments of a target such as ``table-3``, or the one experiment of this name.
 
     Raises:
         ConfigError: there is none, with the nearest targets.
     """
     name = target.replace("-", "_")
     known = sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
-    found = [e for e in known if e == name or e.startswith(f"{name}_")]
+    targets = {one.target for one in (*table_definitions().values(), *figure_definitions().values())}
+    found = [e for e in known if e == name or (target in targets and e.startswith(f"{name}_"))]
     if not found:
-        raise ConfigError(f"{target} is no target; {nearest(name, known)}".replace("_", "-"))
+        choices = sorted(targets | {e.replace("_", "-") for e in known})
+        raise ConfigError(f"{target} is no target; {nearest(target, choices)}")
     return found
 
 
@@ -80,6 +88,20 @@ def sweep_of(experiment: str, conf: Path) -> dict[str, list[str]]:
     content = OmegaConf.load(conf / "experiment" / f"{experiment}.yaml")
     params = OmegaConf.select(content, "hydra.sweeper.params") or {}
     return {str(key): str(value).split(",") for key, value in params.items()}
+
+
+def seeds_of(text: str) -> list[str] | None:
+    """Return the seeds that a text such as ``0,1,2`` names; None for an empty one.
+
+    Raises:
+        ConfigError: an element is no whole number >= 0, or stands there twice.
+    """
+    if not text:
+        return None
+    seeds = [word.strip() for word in text.split(",")]
+    if not all(seed.isascii() and seed.isdigit() for seed in seeds) or len(set(map(int, seeds))) < len(seeds):
+        raise ConfigError(f"SEEDS={text}; expected different whole numbers >= 0, such as 0,1,2")
+    return [str(int(seed)) for seed in seeds]
 
 
 def check_tier(tier: str) -> None:
@@ -115,12 +137,23 @@ class Composer:
             if key not in self.groups:
                 try:
                     OmegaConf.update(config, key, yaml.safe_load(value), merge=False)
+                except (ConfigAttributeError, ConfigKeyError) as error:
+                    known = {key for key, _ in flatten(OmegaConf.to_container(config))} | self.groups
+                    raise ConfigError(f"{key} is no key of this configuration; {nearest(key, known)}") from error
                 except (OmegaConfBaseException, yaml.YAMLError) as error:
                     raise ConfigError(f"{word} does not fit this configuration: {error}") from error
-        return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+        try:
+            return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"{' '.join(words)}: {error}".partition("\n")[0]) from error
 
     def _groups_of(self, words: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
         chosen = tuple(word for word in words if word.partition("=")[0] in self.groups)
+        for word in chosen:
+            group, _, choice = word.partition("=")
+            known = [path.stem for path in (self.conf / group).glob("*.yaml")]
+            if choice not in (*known, "null"):
+                raise ConfigError(f"{word} is unknown; {nearest(choice, known)}")
         if chosen not in self._composed:
             try:
                 with initialize_config_dir(str(self.conf.resolve()), version_base="1.3"):
@@ -163,6 +196,9 @@ def runs_of(
             own = [f"{key}={value}" for key, value in zip(sweep, values, strict=True)]
             run = _planned(experiment, tier, own, words, composer)
             found.setdefault(run.folder, run)
+    root = next(iter(found)).parent
+    if root.exists() and not root.is_dir():
+        raise ConfigError(f"results_root={root} is a file; expected a folder")
     return list(found.values())
 
 
@@ -170,6 +206,8 @@ def _check_words(words: Sequence[str]) -> None:
     """Raise a ConfigError unless every word sets one value."""
     for word in words:
         key, _, value = word.partition("=")
+        if key in CHOSEN_OTHERWISE:
+            raise ConfigError(f"{word}: {CHOSEN_OTHERWISE[key]}")
         if not key or "=" not in word:
             raise ConfigError(f"{word} is no override; write key=value, such as rounds=3")
         if "," in value and value[0] not in "[{\"'":

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedsaf.results.agreement import added_words
 from fedsaf.results.collect import RecordedRun, SetAside
 from fedsaf.results.selection import DATASET, Requirement, on_stand_in, satisfies
 
@@ -45,7 +46,9 @@ def choose(required: Requirement, tier: str, runs: Sequence[RecordedRun], aside:
     """
     chosen = ChosenRuns()
     matching = [run for run in runs if satisfies(run.settings, required)]
-    if not matching and tier != "full":
+    if tier == "full":
+        matching = _to_the_letter(matching, required, chosen.problems)
+    elif not matching:
         matching = [run for run in runs if satisfies(run.settings, on_stand_in(required))]
         chosen.stand_in = " or ".join(sorted({run.settings[DATASET] for run in matching}))
     asked = [required] if tier == "full" else [required, on_stand_in(required)]
@@ -53,7 +56,21 @@ def choose(required: Requirement, tier: str, runs: Sequence[RecordedRun], aside:
         if any(satisfies(folder.settings, one) for one in asked):
             (chosen.problems if folder.is_fault else chosen.notes).append(f"{folder.folder.name}: {folder.reason}")
     chosen.runs = _agreeing(matching, chosen.problems)
+    for run in chosen.runs:
+        if failed := run.summary["num_failed_clients"]:
+            chosen.notes.append(f"{run.folder.name}: a client failed and was left out, {failed} times in all")
     return chosen
+
+
+def _to_the_letter(runs: Sequence[RecordedRun], required: Requirement, problems: list[str]) -> list[RecordedRun]:
+    """Return the runs whose command line changed nothing but what the labels name; the others are noted."""
+    kept = []
+    for run in runs:
+        if words := added_words(run, required):
+            problems.append(f"{run.folder.name}: {' '.join(words)} is not the paper's experiment")
+        else:
+            kept.append(run)
+    return kept
 
 
 def _agreeing(runs: Sequence[RecordedRun], problems: list[str]) -> list[RecordedRun]:

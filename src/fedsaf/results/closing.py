@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedsaf.config import is_derived
 from fedsaf.results.domains import DOMAIN_MEAN
 from fedsaf.results.recorder import STATUS, SUMMARY, read_json
 from fedsaf.results.summary import PREDICTORS
@@ -242,8 +243,8 @@ def _is_group(name: str, runs: Sequence[Run]) -> bool:
 
 
 def _names_cell(name: str) -> bool:
-    """Return whether a choice or key tells cells apart; what a tier makes of a choice follows from both."""
-    return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING and not name.startswith("tier_")
+    """Return whether a choice or key tells cells apart; what two choices make of a third follows from them."""
+    return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING and not is_derived(name)
 
 
 def _select(config: Mapping[str, Any], name: str) -> Any:

@@ -5,8 +5,6 @@ Nothing that is damaged, unfinished or made under other rules ever reaches a tab
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,17 +13,13 @@ from typing import Any
 
 import yaml
 
-from fedsaf.config import config_hash, flatten, identity
-from fedsaf.results.recorder import CLIENTS, METRICS, STATUS, SUMMARY, TIMING
-from fedsaf.results.summary import predictors, summarise_rows
+from fedsaf.config import flatten, identity
+from fedsaf.results.recorder import CLIENTS, METRICS, STATES, STATUS, SUMMARY
+from fedsaf.results.records import UnusableRun, read_lines, read_object
+from fedsaf.results.soundness import CONFIG, sound_records
 
-CONFIG = "config.yaml"
 WRITTEN_BESIDE = ("choices", "overrides")
 """Entries of ``config.yaml`` that are not of the configuration itself."""
-
-
-class UnusableRun(ValueError):
-    """A run folder that must not count; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +34,7 @@ class RecordedRun:
         rows: rows of ``metrics.jsonl``.
         timing: rows of ``timing.jsonl``.
         commit: of the code that made it; None if unknown.
+        overrides: words of the command line that made it.
     """
 
     folder: Path
@@ -49,6 +44,7 @@ class RecordedRun:
     rows: list[dict[str, Any]] = field(repr=False)
     timing: list[dict[str, Any]] = field(repr=False)
     commit: str | None = None
+    overrides: tuple[str, ...] = ()
 
     @property
     def seed(self) -> int:
@@ -58,7 +54,7 @@ class RecordedRun:
     @cached_property
     def client_rows(self) -> list[dict[str, Any]]:
         """Rows of ``clients.jsonl``, read again when first asked for: together they are larger than all else."""
-        return _rows(self.folder / CLIENTS)
+        return read_lines(self.folder / CLIENTS)
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -128,92 +124,39 @@ def collect(roots: Iterable[Path], validated: bool = False) -> tuple[list[Record
 def _read(folder: Path) -> RecordedRun | SetAside:
     settings: Mapping[str, Any] = {}
     try:
-        config, choices = _configuration(folder)
+        config, choices, words = _configuration(folder)
         settings = settings_of(config, choices)
-        status = _object(folder / STATUS)
-        if status.get("state") != "finished":
+        status = read_object(folder / STATUS)
+        if status.get("state") not in STATES:
+            raise UnusableRun(f"{STATUS}: state is {status.get('state')!r}, expected one of {', '.join(STATES)}")
+        if status["state"] != "finished":
             reason = f": {status['reason']}" if status.get("reason") else ""
-            return SetAside(folder, f"{status.get('state')}{reason}".partition("\n")[0], False, settings)
-        return _finished(folder, config, choices)
+            return SetAside(folder, f"{status['state']}{reason}".partition("\n")[0], False, settings)
+        summary, rows, timing = sound_records(folder, config)
+        return RecordedRun(folder, config, choices, summary, rows, timing, _commit(folder), words)
     except UnusableRun as error:
         return SetAside(folder, str(error), True, settings)
-    except (KeyError, TypeError, AttributeError) as error:  # records of another shape than the recorder's
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:  # of another shape than written
         return SetAside(folder, f"the records are not as they are written: {error!r}", True, settings)
 
 
-def _finished(folder: Path, config: Mapping[str, Any], choices: Mapping[str, str]) -> RecordedRun:
-    summary, rows, timing = _object(folder / SUMMARY), _rows(folder / METRICS), _rows(folder / TIMING)
-    recorded, today = summary.get("config_hash"), config_hash(config)
-    if recorded != today:
-        raise UnusableRun(
-            f"{CONFIG} hashes to {today}, but {SUMMARY} says {recorded}: made by another version of the configuration, "
-            "or edited; run it again"
-        )
-    if not rows:
-        raise UnusableRun(f"{METRICS} holds no round")
-    numbers = [row["round"] for row in rows]
-    if numbers != list(range(min(numbers[0], 1), summary.get("rounds", -1) + 1)):
-        raise UnusableRun(f"{METRICS} does not hold every round up to {summary.get('rounds')}")
-    again = summarise_rows(rows, timing)
-    different = [key for key in (*predictors(rows), "upload_bytes", "download_bytes") if summary.get(key) != again[key]]
-    if different:
-        raise UnusableRun(f"{SUMMARY} does not follow from {METRICS}: {', '.join(different)}")
-    reached = max((row["round"] for row in _rows(folder / CLIENTS)), default=0)
-    if reached != numbers[-1]:
-        raise UnusableRun(f"{CLIENTS} ends with round {reached}, but {METRICS} with {numbers[-1]}")
-    return RecordedRun(folder, config, choices, summary, rows, timing, _commit(folder))
-
-
-def _configuration(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+def _configuration(folder: Path) -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]]:
     path = folder / CONFIG
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         config = {key: value for key, value in content.items() if key not in WRITTEN_BESIDE}
-        return config, dict(content["choices"])
+        choices = {str(group): str(choice) for group, choice in content["choices"].items() if choice is not None}
+        return config, choices, tuple(map(str, content["overrides"]))
     except FileNotFoundError:
         raise UnusableRun(f"{CONFIG} is missing: a part of the folder was deleted, or the run never began") from None
-    except (OSError, ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise UnusableRun(f"{CONFIG} cannot be read: {type(error).__name__} {error}".partition("\n")[0]) from error
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """Read a file that holds one JSON object."""
-    return _parse(_text(path), path.name)
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """Read one object per line; a finished run has no torn line, so one is damage like any other."""
-    return [_parse(line, f"{path.name}, line {number}") for number, line in enumerate(_text(path).splitlines(), 1)]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UnusableRun(f"{path.name} is missing: a part of the folder was deleted") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnusableRun(f"{path.name} cannot be read: {error}") from error
-
-
-def _parse(text: str, where: str) -> dict[str, Any]:
-    def finite(literal: str) -> float:
-        value = float(literal)
-        if not math.isfinite(value):
-            raise UnusableRun(f"{where}: holds {literal}, expected finite numbers")
-        return value
-
-    try:
-        value = json.loads(text, parse_constant=finite, parse_float=finite)
-    except json.JSONDecodeError as error:
-        raise UnusableRun(f"{where}: is damaged: {error}") from error
-    if not isinstance(value, dict):
-        raise UnusableRun(f"{where}: holds a {type(value).__name__}, expected an object")
-    return value
 
 
 def _commit(folder: Path) -> str | None:
     path = folder / "environment.json"
     if not path.exists():
         return None
-    git = _object(path).get("git") or {}
-    return git.get("commit")
+    git = read_object(path).get("git")
+    commit = git.get("commit") if isinstance(git, dict) else None
+    return commit if isinstance(commit, str) else None

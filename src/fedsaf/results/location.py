@@ -1,11 +1,11 @@
-"""Where recorded runs are, for whoever reads them from another folder than the one they were started in."""
+"""Where recorded runs are, for whoever reads them from another folder than the one they were started in; ``.env``."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from dotenv import dotenv_values, find_dotenv
+from dotenv import dotenv_values, find_dotenv, load_dotenv
 
 RUNS = "runs"
 """Name of the folder into which runs go by default."""
@@ -31,3 +31,15 @@ def results_root() -> Path:
         if (folder / RUNS).is_dir():
             return folder / RUNS
     raise FileNotFoundError(f"no folder {RUNS!r} in {here} or above it; set RESULTS_ROOT to the folder of your runs")
+
+
+def load_environment(file: Path) -> None:
+    """Set the variables of a file ``.env`` that are not set yet; a missing file sets none.
+
+    Raises:
+        SystemExit: it cannot be read; the message says why.
+    """
+    try:
+        load_dotenv(file)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"error: {file} cannot be read: {error}") from error

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsaf.config import config_hash
+from fedsaf.config import config_hash, is_derived
 from fedsaf.results.closing import MIB, READ_BY_METHOD
 from fedsaf.results.recorder import METRICS, read_rows
 from fedsaf.types import RoundRecord
 
 UNNAMED = ("logger", "fabric")
-"""Groups that say how a run is made, not which experiment it is; nor do those that a tier adds by itself."""
+"""Groups that say how a run is made, not which experiment it is; nor do those that follow from others."""
 MAX_NAME, MAX_TAG = 128, 64
 """Longest run name, group and tag that W&B accepts."""
 
@@ -65,7 +65,7 @@ def label_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict
         for group, choice in choices.items()
         if choice not in (None, "null")
         and group not in UNNAMED
-        and not group.startswith("tier_")
+        and not is_derived(group)
         and (group not in READ_BY_METHOD or group in used)
     }
     if "method" in kept:  # its own name may say more than its file: fedtsp_lexical is no FedTSP

@@ -168,8 +168,20 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read one JSON object; None if the file does not exist."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    """Read one JSON object; None if the file does not exist.
+
+    Raises:
+        ValueError: it is no file, cannot be decoded, or holds something else.
+    """
+    if not path.exists():
+        return None
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds a {type(value).__name__}, expected an object")
+    return value
 
 
 def write_atomically(path: Path, text: str) -> None:

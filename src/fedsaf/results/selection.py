@@ -7,7 +7,7 @@ every table in which its cell stands.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from fedsaf.config import nearest
 from fedsaf.results.measures import MEASURES, Measure
 from fedsaf.results.paper import AXES
 
@@ -112,6 +113,25 @@ def table_definitions() -> dict[str, TableDefinition]:
         for row, column in itertools.product(table.rows, table.columns):
             check_labels(f"table {table.name}", table.labels(row, column), table.measure.parts)
     return tables
+
+
+def tables_of(names: Sequence[str]) -> list[TableDefinition]:
+    """Return the tables with these names or targets, in the order of the definitions.
+
+    Raises:
+        ValueError: nothing is called so; the message names the nearest.
+    """
+    return called(names, table_definitions().values(), "table")
+
+
+def called(names: Sequence[str], known: Iterable[Any], kind: str) -> list[Any]:
+    """Return the definitions with these names or targets; ValueError, with the nearest, for one that nobody has."""
+    known = list(known)
+    every = {text for one in known for text in (one.name, one.target)}
+    for name in names:
+        if name not in every:
+            raise ValueError(f"no {kind} is called {name!r}; {nearest(name, every)}")
+    return [one for one in known if one.name in names or one.target in names]
 
 
 def _definition(name: str, entry: Mapping[str, Any], protocols: Mapping[str, Requirement]) -> TableDefinition:

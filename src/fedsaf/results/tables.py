@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from fedsaf.results.agreement import Placed, differences
 from fedsaf.results.choice import choose
 from fedsaf.results.collect import RecordedRun, SetAside
 from fedsaf.results.intervals import Spread, spread_of
@@ -27,7 +28,7 @@ class Cell:
         difference: ours minus the paper's, only in the full tier.
         rank: 1 to 3 within the column if it is among its best, else None.
         stand_in: the data set that was used in place of the one of the labels; empty if none was.
-        runs: folder names of the runs that count, by seed.
+        counted: the runs that count, by seed, each with what the labels required of it.
         notes: what a reader should know about the number.
         problems: why runs that seem to belong here do not count.
     """
@@ -38,9 +39,14 @@ class Cell:
     difference: float | None = None
     rank: int | None = None
     stand_in: str = ""
-    runs: list[str] = field(default_factory=list)
+    counted: list[Placed] = field(default_factory=list, repr=False)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[str]:
+        """Folder names of the runs that count."""
+        return [run.folder.name for run, _ in self.counted]
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def fill(definition: TableDefinition, tier: str, runs: Sequence[RecordedRun], as
         for row in definition.rows
     ]
     for column in zip(*cells, strict=True):
-        _rank(column, definition.measure.best)
+        _compare(column, definition.measure.best)
     used = {name for row in cells for cell in row for name in cell.runs}
     rules = sorted({rule_of(run, definition.rule).replace("_", " ") for run in runs if run.folder.name in used})
     shown = definition.measure.text.format(rule=" or ".join(rules) or definition.rule)
@@ -90,19 +96,20 @@ def _cell(
     aside: Sequence[SetAside],
 ) -> Cell:
     cell = Cell(labels, paper=printed(definition.paper, definition.table, labels))
-    chosen = choose(definition.requirement(labels, tier), tier, runs, aside)
+    required = definition.requirement(labels, tier)
+    chosen = choose(required, tier, runs, aside)
     cell.stand_in, cell.notes, cell.problems = chosen.stand_in, chosen.notes, chosen.problems
-    counted: dict[str, float] = {}
-    commits = set()
+    values = []
     for run in chosen.runs:
         value = definition.measure.value(run, definition.rule, labels["setting"])
         if value is None:
             cell.problems.append(f"{run.folder.name}: has no number of this kind")
         else:
-            counted[run.folder.name] = value
-            commits |= {run.commit} - {None}
-    if counted:
-        cell.ours, cell.runs = spread_of(list(counted.values())), list(counted)
+            values.append(value)
+            cell.counted.append((run, required))
+    if values:
+        cell.ours = spread_of(values)
+        commits = {run.commit for run, _ in cell.counted} - {None}
         if len(commits) > 1:
             cell.notes.append(f"runs of {len(commits)} versions of the code")
         if tier == "full" and cell.paper is not None:
@@ -110,15 +117,24 @@ def _cell(
     return cell
 
 
-def _rank(column: Sequence[Cell], best: str) -> None:
+def _compare(column: Sequence[Cell], best: str) -> None:
     """Mark the best three of a column, where there is something to compare; equal means share a rank.
 
     Numbers of different data are not compared: where data sets stand in, only cells of the most faithful one count.
+    Nor are numbers of different settings, which are noted.
     """
     known = [cell for cell in column if cell.ours is not None]
     data = min((cell.stand_in for cell in known), default="")  # the empty name, of the data themselves, comes first
     known = [cell for cell in known if cell.stand_in == data]
-    if not best or len(known) < 2:
+    if len(known) < 2:
+        return
+    if different := differences(placed for cell in known for placed in cell.counted):
+        for cell in known:
+            cell.notes.append(
+                f"no fair comparison: the rows of this column were run with different {', '.join(different)}"
+            )
+        return
+    if not best:
         return
     for cell in known:
         better = sum(

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from fedsaf.results.agreement import Placed, differences
 from fedsaf.results.choice import ChosenRuns, choose
 from fedsaf.results.claims.contrasts import CONTRASTS, DOES_NOT, HOLDS, UNDECIDED, Estimate, estimate, verdict
 from fedsaf.results.claims.definition import EXTREMES, Arm, Claim, Part, Spot
-from fedsaf.results.collect import RecordedRun, SetAside, UnusableRun
+from fedsaf.results.collect import RecordedRun, SetAside
 from fedsaf.results.measures import rule_of
+from fedsaf.results.records import UnusableRun
 
-PAIR_KEYS = ("optimizer", "rounds", "local_epochs", "batch_size", "feature_dim", "protocol", "participation_ratio")
-"""Parts of a configuration in which the sides of a comparison agree, unless a label names them."""
 SPLIT_KEYS = ("dataset", "partition", "num_clients", "validation")
 """Parts of a configuration that, with the seed, decide who holds which samples."""
 
@@ -140,16 +140,15 @@ class _Gatherer:
         self, claim: Claim, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside], effect: Effect
     ) -> None:
         self._claim, self._tier, self._all, self._aside, self._effect = claim, tier, runs, aside, effect
-        self._runs: list[RecordedRun] = []
+        self._placed: list[Placed] = []
         self._data: set[str] = set()
-        self._named: set[str] = set()
         self.rules: set[str] = set()
 
     def effect(self) -> Effect:
         """Return the effect of the part, with its verdict or the reason why there is none."""
         effect, claim = self._effect, self._claim
         arms = [self._arm(arm) for arm in effect.part.arms]
-        effect.runs = list(dict.fromkeys(run.folder.name for run in self._runs))
+        effect.runs = list(dict.fromkeys(run.folder.name for run, _ in self._placed))
         effect.problems = list(dict.fromkeys(effect.problems))
         effect.notes = list(dict.fromkeys(effect.notes))
         effect.reason = self._obstacle()
@@ -157,7 +156,7 @@ class _Gatherer:
             return effect
         effect.stand_in = self._data.pop()
         effect.seeds = sorted(set.intersection(*(set(arm) for arm in arms)))
-        lonely = sorted({run.seed for run in self._runs} - set(effect.seeds))
+        lonely = sorted({run.seed for run, _ in self._placed} - set(effect.seeds))
         if lonely:
             effect.notes.append(f"{claim.name}: only some places have seed {', '.join(map(str, lonely))}")
         if not effect.seeds:
@@ -191,7 +190,6 @@ class _Gatherer:
     def _spot(self, spot: Spot, arm: Arm) -> dict[int, float]:
         effect = self._effect
         required = self._claim.requirement(spot, self._tier)
-        self._named |= required.keys()
         chosen: ChosenRuns = choose(required, self._tier, self._all, self._aside)
         effect.problems += chosen.problems
         effect.notes += chosen.notes
@@ -206,7 +204,7 @@ class _Gatherer:
                 effect.problems.append(f"{run.folder.name}: has no number of this kind")
                 continue
             values[run.seed] = value
-            self._runs.append(run)
+            self._placed.append((run, required))
             if self._claim.rule:
                 self.rules.add(rule_of(run, self._claim.rule).replace("_", " "))
         if values:
@@ -225,24 +223,14 @@ class _Gatherer:
         if len(self._data) > 1:
             return f"runs on different data: {', '.join(name or 'the named' for name in sorted(self._data))}"
         splits: dict[tuple, set[str]] = {}
-        for run in self._runs:
+        for run, _ in self._placed:
             keys = sorted((key, repr(value)) for key, value in run.values.items() if key.split(".")[0] in SPLIT_KEYS)
             splits.setdefault((run.seed, *keys), set()).add(run.summary["partition_hash"])
         if any(len(hashes) > 1 for hashes in splits.values()):
             return "runs of one seed have different splits, so they are no pairs"
-        different = self._differences()
-        if different:
+        if different := differences(self._placed):
             return f"the sides were run with different {', '.join(different)}"
-        commits = {run.commit for run in self._runs} - {None}
+        commits = {run.commit for run, _ in self._placed} - {None}
         if len(commits) > 1:
             self._effect.notes.append(f"runs of {len(commits)} versions of the code")
         return ""
-
-    def _differences(self) -> list[str]:
-        """Return what a fair comparison shares, no label names, and the runs do not have in common."""
-        values: dict[str, set[str]] = {}
-        for run in self._runs:
-            for key, value in run.values.items():
-                if key.split(".")[0] in PAIR_KEYS and key not in self._named:
-                    values.setdefault(key, set()).add(repr(value))
-        return sorted(key for key, found in values.items() if len(found) > 1)

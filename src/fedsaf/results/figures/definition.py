@@ -13,6 +13,7 @@ from fedsaf.results.paper import AXES
 from fedsaf.results.selection import (
     Labels,
     Requirement,
+    called,
     check_labels,
     load_definitions,
     products,
@@ -127,14 +128,9 @@ def figures_of(names: Sequence[str]) -> list[FigureDefinition]:
     """Return the figures with these names or targets, in the order of the definitions.
 
     Raises:
-        ValueError: nothing is called so; the message names all names and targets.
+        ValueError: nothing is called so; the message names the nearest.
     """
-    known = figure_definitions().values()
-    for name in names:
-        if not any(name in (figure.name, figure.target) for figure in known):
-            all_names = dict.fromkeys(text for figure in known for text in (figure.name, figure.target))
-            raise ValueError(f"no figure is called {name!r}; choose of {', '.join(all_names)}")
-    return [figure for figure in known if figure.name in names or figure.target in names]
+    return called(names, figure_definitions().values(), "figure")
 
 
 def _definition(name: str, entry: Mapping[str, Any], protocols: Mapping[str, Requirement]) -> FigureDefinition:

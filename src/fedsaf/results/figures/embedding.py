@@ -11,8 +11,9 @@ from safetensors.numpy import load_file
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
 
-from fedsaf.results.collect import RecordedRun, UnusableRun
+from fedsaf.results.collect import RecordedRun
 from fedsaf.results.figures.numbers import Gatherer, Numbers, Row
+from fedsaf.results.records import UnusableRun
 
 UPLOADS = "uploads_prototypes.safetensors"
 PERPLEXITY, RANDOM_STATE = 30, 42
@@ -51,6 +52,9 @@ def local_prototypes(run: RecordedRun) -> LocalPrototypes:
         found = LocalPrototypes(tensors["client"], tensors["labels"], tensors["means"])
     except (SafetensorError, KeyError, OSError) as error:
         raise UnusableRun(f"{run.folder.name}: {UPLOADS} cannot be read: {error}") from error
+    if found.means.ndim != 2 or not found.client.shape == found.label.shape == found.means.shape[:1]:
+        shapes = ", ".join(str(part.shape) for part in (found.client, found.label, found.means))
+        raise UnusableRun(f"{run.folder.name}: {UPLOADS} holds {shapes}, expected (n,), (n,) and (n, d)")
     if not np.isfinite(found.means).all():
         raise UnusableRun(f"{run.folder.name}: {UPLOADS} holds numbers that are not finite")
     return found

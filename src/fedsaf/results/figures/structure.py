@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from fedsaf.results.collect import RecordedRun, UnusableRun
+from fedsaf.results.collect import RecordedRun
 from fedsaf.results.figures.cells import cell_curves
 from fedsaf.results.figures.curve_numbers import diagnosed
 from fedsaf.results.figures.drawing import curve_panel
@@ -17,6 +17,7 @@ from fedsaf.results.figures.embedding import UPLOADS, embedding_rows, local_prot
 from fedsaf.results.figures.maps import embedding_panel
 from fedsaf.results.figures.numbers import Row, distinct
 from fedsaf.results.figures.style import legend, panels, signed, style
+from fedsaf.results.records import UnusableRun
 
 DIAGNOSED = {
     "effective_dimension": "effective dimensions",
