@@ -36,7 +36,7 @@ def main() -> int:
     composer = Composer(CONF)
     try:
         seeds = seeds_of(options.seeds)
-        launcher_words(options.launcher, options.jobs)
+        words = launcher_words(options.launcher, options.jobs)
         if any(figure.target == options.target and figure.tables for figure in figure_definitions().values()):
             check_tier(options.tier)
             if options.plan:
@@ -48,7 +48,8 @@ def main() -> int:
         sys.exit(f"error: {error}")
     jobs = 1 if options.launcher == "basic" else options.jobs
     console = Console(width=120)
-    console.print(plan_table(plan, expected_costs(plan, composer, console, afresh=options.plan), jobs))
+    threads = [word for word in words if word.startswith("fabric.")]
+    console.print(plan_table(plan, expected_costs(plan, composer, console, options.plan, threads), jobs))
     if options.plan:
         return 0
     status = fill(plan, options.launcher, SOURCE / "train.py", jobs)

@@ -38,7 +38,7 @@ def main() -> int:
     load_environment(SOURCE.parent / ".env")
     console = wide_console()
     try:
-        launcher_words(options.launcher, options.jobs)
+        threads = [word for word in launcher_words(options.launcher, options.jobs) if word.startswith("fabric.")]
         if options.write and options.words:
             raise ConfigError(f"--write: weights chosen under {' '.join(options.words)} are not those of the tier")
         composer = Composer(CONF)
@@ -46,7 +46,7 @@ def main() -> int:
         if options.write:
             check_writable(plan.runs)
         jobs = 1 if options.launcher == "basic" else options.jobs
-        console.print(plan_table(plan, expected_costs(plan, composer, console), jobs))
+        console.print(plan_table(plan, expected_costs(plan, composer, console, words=threads), jobs))
         status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
         if status == EXIT_AGAIN:
             return status

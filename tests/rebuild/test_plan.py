@@ -106,7 +106,7 @@ def test_every_experiment_is_measured(experiment):
 
 
 def test_a_kind_that_cannot_be_measured_is_named_and_stops_nothing(tmp_path, monkeypatch):
-    def refuse(run, composer):
+    def refuse(run, composer, words):
         raise ValueError("images are too small")
 
     monkeypatch.setattr("fedsaf.rebuild.probe.measure", refuse)
@@ -119,7 +119,7 @@ def test_a_kind_that_cannot_be_measured_is_named_and_stops_nothing(tmp_path, mon
 
 def test_what_is_not_known_is_measured_unless_it_takes_seconds(tmp_path, monkeypatch):
     rates = Rates(trained=1.0, tested=1.0, served=1.0, sent=1.0, disk=1.0)
-    monkeypatch.setattr("fedsaf.rebuild.probe.measure", lambda run, composer: rates)
+    monkeypatch.setattr("fedsaf.rebuild.probe.measure", lambda run, composer, words: rates)
     done, other, longer = planned(tmp_path / "a"), planned(tmp_path / "b", 1), planned(tmp_path / "c", rounds=20)
     finish(done, 360)
 

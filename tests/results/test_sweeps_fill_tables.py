@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedsaf.rebuild.sweep import Composer, runs_of
-from fedsaf.results.collect import settings_of, values_of
+from fedsaf.results.agreement import added_words, differences
+from fedsaf.results.collect import RecordedRun, settings_of, values_of
 from fedsaf.results.selection import on_stand_in, satisfies, table_definitions
 
 COMPOSER = Composer(Path(__file__).resolve().parents[2] / "conf")
@@ -31,12 +32,17 @@ def test_all_tables(name, tier):
     check(name, tier)
 
 
+def as_recorded(run):
+    return RecordedRun(run.folder, run.config, run.choices, {}, [], [], None, (*run.frame, *run.own))
+
+
 def check(name, tier):
     table = table_definitions()[name]
     planned = runs_of(table.target, tier, [], None, COMPOSER)
     settings = {run.folder: settings_of(run.config, run.choices) for run in planned}
     values = {run.folder: values_of(run.config) for run in planned}
-    placed = set()
+    recorded = {run.folder: as_recorded(run) for run in planned}
+    placed, of_column = set(), {}
     for row, column in itertools.product(table.rows, table.columns):
         labels = table.labels(row, column)
         required = table.requirement(labels, tier)
@@ -47,4 +53,7 @@ def check(name, tier):
         if (labels["method"], labels["model_group"]) not in NEVER_PRINTED:
             assert found, labels
         assert all(values[folder] == values[found[0]] for folder in found), labels
+        of_column.setdefault(str(column), []).extend((recorded[folder], required) for folder in found)
+        assert not any(added_words(recorded[folder], required) for folder in found if tier == "full"), labels
     assert placed == settings.keys()
+    assert not any(differences(runs) for runs in of_column.values()), "rows of a column can be compared"

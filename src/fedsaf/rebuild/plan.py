@@ -40,7 +40,9 @@ class Plan:
         return len({(run.experiment, *(word for word in run.own if not word.startswith("seed="))) for run in self.runs})
 
 
-def expected_costs(plan: Plan, composer: Composer, console: Console, afresh: bool = False) -> dict[Path, RunCost]:
+def expected_costs(
+    plan: Plan, composer: Composer, console: Console, afresh: bool = False, words: Sequence[str] = ()
+) -> dict[Path, RunCost]:
     """Return what runs will need, by folder: as finished ones of their size took, else measured.
 
     Args:
@@ -49,10 +51,11 @@ def expected_costs(plan: Plan, composer: Composer, console: Console, afresh: boo
         console: says what is being measured.
         afresh: measure every kind, also those of finished runs, and those of tier smoke; for runs of seconds, measuring
             would otherwise take as long as they do.
+        words: further ones of every run, such as its threads.
     """
     known = {} if afresh else finished_costs(plan.runs)
     probed = [run for run in plan.missing if (afresh or plan.tier != "smoke") and run.folder not in known]
-    return known | probed_costs(probed, composer, console)
+    return known | probed_costs(probed, composer, console, words)
 
 
 def finished_costs(runs: Sequence[PlannedRun]) -> dict[Path, RunCost]:

@@ -31,6 +31,9 @@ SIZES: dict[str, tuple[int, int, int]] = {
 OWN_SPLIT = ("shakespeare",)
 """Sets that are split by a rule of their own, whatever the protocol says."""
 
+TRAINED, TESTED = 40, 50
+"""Samples that a client of a measurement trains and is tested on, at least; with few, setting up is all one sees."""
+
 TEXTS = ("ag_news", "amazon_review", "amazon_review_counts", "shakespeare", "synthetic_text")
 IID = {"_target_": "fedsaf.data.quantity_shift.IID", "seed": 1, "generator": "numpy"}
 """How the few samples are shared out, whatever the run does."""
@@ -77,10 +80,18 @@ def kind_of(run: PlannedRun) -> tuple[str, ...]:
     return run.choices["dataset"], run.choices["model_group"], run.config["method"]["name"], *own
 
 
-def probed_costs(runs: Sequence[PlannedRun], composer: Composer, console: Console) -> dict[Path, RunCost]:
+def probed_costs(
+    runs: Sequence[PlannedRun], composer: Composer, console: Console, words: Sequence[str] = ()
+) -> dict[Path, RunCost]:
     """Measure one run of each kind; return the cost of every run by its folder.
 
     A kind that cannot be measured on a few synthetic samples is named and has no cost.
+
+    Args:
+        runs: whose costs are wanted.
+        composer: of configurations.
+        console: says what is being measured.
+        words: further ones of every run, such as its threads.
     """
     kinds = {kind_of(run): run for run in runs}
     rates = {}
@@ -89,19 +100,19 @@ def probed_costs(runs: Sequence[PlannedRun], composer: Composer, console: Consol
     for number, (kind, run) in enumerate(kinds.items(), 1):
         with console.status(f"measuring {number} of {len(kinds)}: {', '.join(kind)}"):
             try:
-                rates[kind] = measure(run, composer)
+                rates[kind] = measure(run, composer, words)
             except (ValueError, RuntimeError, OSError) as error:
                 console.print(f"not measured: {', '.join(kind)}: {error}")
     return {run.folder: cost_of(run, rates[kind_of(run)]) for run in runs if kind_of(run) in rates}
 
 
-def measure(run: PlannedRun, composer: Composer) -> Rates:
+def measure(run: PlannedRun, composer: Composer, further: Sequence[str] = ()) -> Rates:
     """Run two rounds of this kind with one client per architecture."""
     from fedsaf.assembly import Origin, assemble
     from fedsaf.federation.interrupt import StopRequest
     from fedsaf.federation.job import rank_loop
 
-    words = _short(run)
+    words = [*_short(run), *further]
     config = composer.compose(words) | {"partition": IID}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -131,7 +142,8 @@ def _short(run: PlannedRun) -> list[str]:
     config, name = run.config, run.choices["dataset"]
     clients = len(config["model_group"]["architectures"])
     classes, batch = _official(run)[2], config["batch_size"]
-    samples = max(clients * batch * 4 // 3 + clients, 2 * classes)
+    trained = max(clients * max(batch + 1, TRAINED), 3 * classes // 2)
+    samples = trained + clients * TESTED
     channels = 1 if (name, config["dataset"].get("mode")) == ("digits", "auto") else 3
     text = name in TEXTS
     data = ["dataset=synthetic_text"] if text else ["dataset=synthetic", f"dataset.channels={channels}"]
@@ -151,8 +163,8 @@ def _short(run: PlannedRun) -> list[str]:
         "rounds=2",
         "local_epochs=1",
         "protocol.split=stratified",
-        "protocol.train_fraction=0.75",
-        "eval_every=1",
+        f"protocol.train_fraction={trained / samples:.4f}",
+        "eval_every=2",
         "diagnostics_every=0",
         "checkpoint_overhead=1",
         "logger=none",

@@ -34,7 +34,11 @@ STAND_INS: dict[str, tuple[str, ...]] = {
 """Words that choose embedded data of the same kind: images, images by domain, texts, texts by user."""
 
 
-def stand_in_words(name: str, dataset: Mapping[str, Any], tier: str) -> list[str]:
+_CLASSES = 10
+"""Of the embedded images."""
+
+
+def stand_in_words(name: str, config: Mapping[str, Any], tier: str) -> list[str]:
     """Return the words that replace a data set, or none.
 
     At tier ``smoke`` every named set is replaced, at ``small`` one that is neither at ``dataset.path``, nor below
@@ -42,12 +46,16 @@ def stand_in_words(name: str, dataset: Mapping[str, Any], tier: str) -> list[str
 
     Args:
         name: choice of the group ``dataset``.
-        dataset: its values; not read for a choice that nothing stands in for.
+        config: resolved configuration with this data set; not read for a choice that nothing stands in for. Where each
+            client holds more classes than the embedded images have, synthetic ones with twice as many stand in.
         tier: smoke, small or full.
     """
-    if name not in STAND_INS or tier == "full" or (tier == "small" and _is_here(name, dataset)):
+    if name not in STAND_INS or tier == "full" or (tier == "small" and _is_here(name, config["dataset"])):
         return []
-    return [*STAND_INS[name], f"stand_in_for={name}"]
+    words, needed = STAND_INS[name], config["partition"].get("classes_per_client", 0)
+    if words is _IMAGES and needed > _CLASSES:
+        words = ("dataset=synthetic", f"dataset.num_classes={2 * needed}")
+    return [*words, f"stand_in_for={name}"]
 
 
 def _is_here(name: str, dataset: Mapping[str, Any]) -> bool:

@@ -217,8 +217,8 @@ def _check_words(words: Sequence[str]) -> None:
 def _planned(experiment: str, tier: str, own: Sequence[str], words: Sequence[str], composer: Composer) -> PlannedRun:
     frame = [f"experiment={experiment}", f"tier={tier}"]
     name = composer.choices([*frame, *own, *words])["dataset"]
-    dataset = composer.compose([*frame, *own, *words])["dataset"] if name in STAND_INS else {}
-    replacing = stand_in_words(name, dataset, tier)
+    asked = composer.compose([*frame, *own, *words]) if name in STAND_INS else {}
+    replacing = stand_in_words(name, asked, tier)
     config = composer.compose([*frame, *own, *replacing, *words])
     choices = composer.choices([*frame, *own, *replacing, *words])
     check(config, {})

@@ -18,6 +18,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
+from fedsaf.config import ConfigError
 from fedsaf.results.closing import SEED, Run, closing_table, failures, read_run, wide_console
 from fedsaf.results.recorder import write_atomically
 
@@ -73,7 +74,10 @@ class ClosingTable(Callback):
         result = job_return._return_value
         failed = job_return.status == JobStatus.FAILED
         if failed:
-            log.error("job %s failed", config.hydra.job.num, exc_info=result)
+            if isinstance(result, ConfigError):  # its one line says all
+                log.error("job %s failed: %s", config.hydra.job.num, result)
+            else:
+                log.error("job %s failed", config.hydra.job.num, exc_info=result)
         self._write(
             config,
             OmegaConf.to_container(job_return.cfg, resolve=False),

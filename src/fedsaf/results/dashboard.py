@@ -42,7 +42,8 @@ class Scope:
     Attributes:
         entity: user or team; None for the account's own.
         project: project name.
-        tier: smoke, small or full, since numbers of different tiers are never compared; None for runs without one.
+        tier: smoke, small or full, since numbers of different tiers are never compared; None for all, each cell
+            still by itself.
         dataset: choice of the group ``dataset``; None for all, each cell still by itself.
     """
 
@@ -54,7 +55,7 @@ class Scope:
     @property
     def name(self) -> str:
         """What the views are called: the same scope replaces nothing, but is found beside its older self."""
-        return " ".join(["FedSAF,", self.tier or "free", "runs", *([f"on {self.dataset}"] if self.dataset else [])])
+        return " ".join(["FedSAF,", self.tier or "all", "runs", *([f"on {self.dataset}"] if self.dataset else [])])
 
     def filters(self, method: str | None = None) -> list[Any]:
         """Return the filters of a table of runs, maybe those of one method."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from fedsaf.results.agreement import Placed, differences
 from fedsaf.results.choice import choose
 from fedsaf.results.collect import RecordedRun, SetAside
 from fedsaf.results.figures.curve_numbers import CURVE_NUMBERS
@@ -75,8 +76,11 @@ class Gatherer:
     def found(self) -> list[Found]:
         """Return the places that have runs."""
         places = []
+        by_panel: dict[tuple[str, str], list[Placed]] = {}
         for place in self.definition.places():
-            chosen = choose(self.definition.requirement(place, self.tier), self.tier, self._runs, self._aside)
+            required = self.definition.requirement(place, self.tier)
+            chosen = choose(required, self.tier, self._runs, self._aside)
+            by_panel.setdefault((place.panel, chosen.stand_in), []).extend((run, required) for run in chosen.runs)
             self.numbers.notes += [f"{place}: {text}" for text in chosen.notes]
             self.numbers.problems += [f"{place}: {text}" for text in chosen.problems]
             commits = {run.commit for run in chosen.runs} - {None}
@@ -86,6 +90,10 @@ class Gatherer:
                 places.append(Found(place, chosen.runs, chosen.stand_in))
             else:
                 self.numbers.missing.append(str(place))
+        for (panel, _), placed in by_panel.items():
+            if different := differences(placed):
+                head = f"{panel}: " if panel else ""
+                self.numbers.notes.append(f"{head}no fair comparison: run with different {', '.join(different)}")
         return places
 
     def values(self, found: Found, value: Callable[[RecordedRun], Any]) -> dict[int, Any]:
