@@ -65,6 +65,7 @@ def _report(target: str, tier: str, results: str) -> int:
     if not tables and not figures:
         return 0
     words = [*(["--table", *tables] if tables else []), *(["--figure", *figures] if figures else [])]
+    Path(results).mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(SOURCE / "report.py"), results, "--tier", tier, *words]
     return subprocess.run(command, check=False).returncode
 

@@ -32,12 +32,24 @@ def markdown(table: FilledTable) -> str:
     lines = [f"## {table.definition.title}", "", caption(table), "", _line(head), _line(["---"] * len(head))]
     for labels, row in zip(table.definition.rows, table.cells, strict=True):
         lines.append(_line([label_of(labels), *("<br>".join(cell_parts(cell)) for cell in row)]))
-    remarks = [
-        f"- {cell_name(cell)}: {text}"
-        for cell in table
-        for text in (*cell.notes, *(f"**does not count**: {problem}" for problem in cell.problems))
+    texts = [f"- {where}: {'**does not count**: ' * is_problem}{text}" for where, text, is_problem in remarks(table)]
+    return "\n".join([*lines, *([""] if texts else []), *texts]) + "\n"
+
+
+def remarks(table: FilledTable) -> list[tuple[str, str, bool]]:
+    """Return what is said about cells: which ones, the text, and whether it is why a run does not count.
+
+    What is said about several cells alike stands there once.
+    """
+    found: dict[tuple[str, bool], list[str]] = {}
+    for cell in table:
+        for texts, is_problem in ((cell.notes, False), (cell.problems, True)):
+            for text in texts:
+                found.setdefault((text, is_problem), []).append(cell_name(cell))
+    return [
+        (names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more", text, is_problem)
+        for (text, is_problem), names in found.items()
     ]
-    return "\n".join([*lines, *([""] if remarks else []), *remarks]) + "\n"
 
 
 def comma_separated(table: FilledTable) -> str:

@@ -10,7 +10,7 @@ from fedsaf.results.claims.judging import Judged
 from fedsaf.results.claims.text import decided_by, effect_text, runs_of
 from fedsaf.results.collect import RecordedRun, SetAside
 from fedsaf.results.measures import MIB
-from fedsaf.results.render import caption, cell_name, cell_parts, headings, label_of
+from fedsaf.results.render import caption, cell_parts, headings, label_of, remarks
 from fedsaf.results.tables import Cell, FilledTable
 
 View = dict[str, Any]
@@ -105,12 +105,6 @@ def table_view(table: FilledTable) -> View:
         {"label": label_of(labels), "cells": [_cell_view(table, cell) for cell in row]}
         for labels, row in zip(table.definition.rows, table.cells, strict=True)
     ]
-    remarks = [
-        {"text": f"{cell_name(cell)}: {text}", "is_problem": is_problem}
-        for cell in table
-        for texts, is_problem in ((cell.notes, False), (cell.problems, True))
-        for text in texts
-    ]
     axes = [axis for axis in table.definition.rows[0] if axis in ("method", "setting")]
     return {
         "id": f"{table.definition.name}-{table.tier}",
@@ -120,7 +114,7 @@ def table_view(table: FilledTable) -> View:
         "axis": (axes or ["row"])[0].capitalize(),
         "headings": headings(table),
         "rows": rows,
-        "remarks": remarks,
+        "remarks": [{"text": f"{where}: {text}", "is_problem": problem} for where, text, problem in remarks(table)],
     }
 
 
