@@ -1,26 +1,13 @@
 """The runs that the sweeps of a paper's tables and figures plan can be compared as the claims about them do."""
 
-from functools import cache
-from pathlib import Path
-
 import pytest
 
-from fedsaf.rebuild.sweep import Composer, runs_of
 from fedsaf.results.agreement import added_words, differences
 from fedsaf.results.claims.definition import claim_definitions
-from fedsaf.results.collect import RecordedRun
 from fedsaf.results.selection import on_stand_in, satisfies
+from tests.results.planned import planned
 
-COMPOSER = Composer(Path(__file__).resolve().parents[2] / "conf")
 CLAIMS = claim_definitions()
-
-
-@cache
-def planned(target, tier):
-    return [
-        RecordedRun(run.folder, run.config, run.choices, {}, [], [], None, (*run.frame, *run.own))
-        for run in runs_of(target, tier, [], ["0"], COMPOSER)
-    ]
 
 
 def check(name, tier):

@@ -4,19 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from fedsaf.rebuild.sweep import Composer, experiments_of, runs_of
-from fedsaf.results.collect import settings_of, values_of
+from fedsaf.rebuild.sweep import experiments_of
+from fedsaf.results.agreement import added_words, differences
 from fedsaf.results.figures.definition import figure_definitions
 from fedsaf.results.selection import on_stand_in, satisfies
+from tests.results.planned import planned
 
-COMPOSER = Composer(Path(__file__).resolve().parents[2] / "conf")
+CONF = Path(__file__).resolve().parents[2] / "conf"
 WITH_RUNS = [name for name, figure in figure_definitions().items() if not figure.tables]
 
 
 def test_figures_of_tables_need_no_sweep_and_all_others_have_one():
     assert [name for name in figure_definitions() if name not in WITH_RUNS] == ["saf-f3"]
     for name in WITH_RUNS:
-        assert experiments_of(figure_definitions()[name].target, COMPOSER.conf)
+        assert experiments_of(figure_definitions()[name].target, CONF)
 
 
 @pytest.mark.parametrize(("name", "tier"), [("saf-f1", "small"), ("saf-f7", "full"), ("tgp-k5", "smoke")])
@@ -33,17 +34,19 @@ def test_all_figures(target, tier):
 
 def check(target, tier):
     """Look at all figures of a target together: each of its runs belongs to one of them."""
-    planned = runs_of(target, tier, [], None, COMPOSER)
-    settings = [settings_of(run.config, run.choices) for run in planned]
-    values = [values_of(run.config) for run in planned]
+    runs = planned(target, tier)
     placed = set()
     for figure in figure_definitions().values():
+        by_panel = {}
         for place in figure.places() if figure.target == target else ():
             required = figure.requirement(place, tier)
-            found = [i for i, of_run in enumerate(settings) if satisfies(of_run, required)]
+            found = [run for run in runs if satisfies(run.settings, required)]
             if not found and tier != "full":
-                found = [i for i, of_run in enumerate(settings) if satisfies(of_run, on_stand_in(required))]
-            placed |= set(found)
+                found = [run for run in runs if satisfies(run.settings, on_stand_in(required))]
+            placed |= {run.folder for run in found}
             assert found, str(place)
-            assert all(values[i] == values[found[0]] for i in found), str(place)
-    assert placed == set(range(len(planned)))
+            assert all(run.values == found[0].values for run in found), str(place)
+            by_panel.setdefault(place.panel, []).extend((run, required) for run in found)
+            assert not any(added_words(run, required) for run in found if tier == "full"), str(place)
+        assert not any(differences(of_panel) for of_panel in by_panel.values()), "series of a panel can be compared"
+    assert placed == {run.folder for run in runs}

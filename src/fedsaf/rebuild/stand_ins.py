@@ -46,8 +46,8 @@ def stand_in_words(name: str, config: Mapping[str, Any], tier: str) -> list[str]
 
     Args:
         name: choice of the group ``dataset``.
-        config: resolved configuration with this data set; not read for a choice that nothing stands in for. Where each
-            client holds more classes than the embedded images have, synthetic ones with twice as many stand in.
+        config: resolved configuration with this data set. Where each client holds more classes than the embedded images
+            have, synthetic ones with twice as many stand in.
         tier: smoke, small or full.
     """
     if name not in STAND_INS or tier == "full" or (tier == "small" and _is_here(name, config["dataset"])):

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fedsaf.config import ConfigError, check, config_hash, flatten, nearest, run_name
-from fedsaf.rebuild.stand_ins import STAND_INS, stand_in_words
+from fedsaf.rebuild.stand_ins import stand_in_words
 from fedsaf.results.figures.definition import figure_definitions
 from fedsaf.results.recorder import STATUS, SUMMARY, read_json
 from fedsaf.results.selection import TIERS, table_definitions
@@ -216,10 +216,11 @@ def _check_words(words: Sequence[str]) -> None:
 
 def _planned(experiment: str, tier: str, own: Sequence[str], words: Sequence[str], composer: Composer) -> PlannedRun:
     frame = [f"experiment={experiment}", f"tier={tier}"]
-    name = composer.choices([*frame, *own, *words])["dataset"]
-    asked = composer.compose([*frame, *own, *words]) if name in STAND_INS else {}
-    replacing = stand_in_words(name, asked, tier)
-    config = composer.compose([*frame, *own, *replacing, *words])
-    choices = composer.choices([*frame, *own, *replacing, *words])
+    asked = [*frame, *own, *words]
+    config, choices = composer.compose(asked), composer.choices(asked)
+    replacing = stand_in_words(choices["dataset"], config, tier)
+    if replacing:
+        replaced = [*frame, *own, *replacing, *words]
+        config, choices = composer.compose(replaced), composer.choices(replaced)
     check(config, {})
     return PlannedRun(experiment, tuple(own), tuple([*frame, *replacing, *words]), config, choices)
