@@ -20,6 +20,7 @@ from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
 from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
 from fedsaf.rebuild.sweep import Composer, check_tier, runs_of, seeds_of
+from fedsaf.results.agreement import is_unseen
 from fedsaf.results.figures.definition import figure_definitions
 from fedsaf.results.location import load_environment
 from fedsaf.results.selection import TIERS, table_definitions
@@ -46,6 +47,9 @@ def main() -> int:
         plan = Plan(options.target, options.tier, runs_of(options.target, options.tier, options.words, seeds, composer))
     except ConfigError as error:
         sys.exit(f"error: {error}")
+    for word in options.words if options.tier == "full" else ():
+        if not is_unseen(word.partition("=")[0]):
+            print(f"{word}: at tier full, runs with it count only in cells whose labels name it")
     jobs = 1 if options.launcher == "basic" else options.jobs
     console = Console(width=120)
     threads = [word for word in words if word.startswith("fabric.")]

@@ -117,11 +117,11 @@ print("ready", flush=True)
 time.sleep(60)
 """
 PARENT = """
-import subprocess, sys
+import sys
 from fedsaf.federation.interrupt import leave_on_request
 from fedsaf.rebuild.launch import attended
 leave_on_request()
-sys.exit(attended(subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]])))
+sys.exit(attended([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
 """
 
 
@@ -136,17 +136,34 @@ def test_a_sweep_that_is_asked_to_stop_may_save_first(tmp_path, number):
         start_new_session=True,
     )
     assert parent.stdout.readline() == "ready\n"
-    if number == signal.SIGINT:
-        os.killpg(parent.pid, number)  # as a terminal does
-    else:
-        parent.send_signal(number)
+    parent.send_signal(number)
     assert parent.wait(timeout=30) == 75
-    assert saved.read_text() == signal.Signals(number).name
+    assert saved.read_text() == ("SIGTERM" if number == signal.SIGINT else signal.Signals(number).name)
+
+
+def test_a_terminal_tells_both_and_the_run_saves_once(tmp_path):
+    saved = tmp_path / "saved"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, SLOW_TO_SAVE, str(saved)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(REBUILD.parent)},
+        start_new_session=True,
+    )
+    assert parent.stdout.readline() == "ready\n"
+    os.killpg(parent.pid, signal.SIGINT)
+    assert parent.wait(timeout=30) == 75
+    assert saved.exists()
 
 
 def test_a_process_that_was_killed_has_failed():
-    assert attended(subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])) == 137
-    assert attended(subprocess.Popen([sys.executable, "-c", ""])) == 0
+    assert attended([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]) == 137
+    assert attended([sys.executable, "-c", ""]) == 0
+
+
+def test_one_that_was_asked_before_it_could_listen_is_to_be_started_again():
+    ask = f"import os, time; os.kill({os.getpid()}, 10); time.sleep(30)"
+    assert attended([sys.executable, "-c", ask]) == 75
 
 
 def test_no_sweep_is_started_after_one_that_was_asked_to_stop(monkeypatch):

@@ -104,7 +104,7 @@ def test_a_word_that_leaves_the_papers_experiment_keeps_a_run_out_of_tier_full(t
     table = fill(table_definitions()["saf-t1"], "full", *collect([tmp_path]))
     assert table.num_filled == 0
     (problem,) = {problem for cell in table for problem in cell.problems}
-    assert problem == f"run: {word} is not the paper's experiment"
+    assert problem.startswith(f"run: {word} is not of the paper's experiment; start it without")
     assert fill(table_definitions()["saf-t1"], "small", *collect([tmp_path])).num_filled == 1
 
 
@@ -112,7 +112,13 @@ def test_words_that_labels_name_or_that_change_no_number_leave_a_run_in(tmp_path
     words = [
         *("experiment=table_8", "tier=full", "method=fedsaf_gcsa", "dataset=cifar10", "seed=0", "partition.alpha=0.1"),
         *("fabric.threads=1", "fabric=default", "logger=none", "progress=false", "results_root=here", "store=disk"),
-        *("diagnostics_every=1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "dataset.path=there"),
+        *(
+            "eval_batch_size=50",
+            "diagnostics_every=1",
+            "hydra/launcher=joblib",
+            "hydra.launcher.n_jobs=2",
+            "dataset.path=there",
+        ),
     ]
     record_run(tmp_path / "run", words=words)
     table = fill(table_definitions()["saf-t8"], "full", *collect([tmp_path]))
@@ -138,3 +144,22 @@ def test_a_figure_says_what_its_series_do_not_share(tmp_path):
     record_run(tmp_path / "b", choices={"method": "fedsaf_cosine", "alignment": "cosine"}, augment={"name": "flip"})
     built = build(figure_definitions()["saf-f9"], "full", *collect([tmp_path]))
     assert built.numbers.notes == ["CIFAR-10: no fair comparison: run with different augment.name"]
+
+
+def test_a_setting_that_brings_its_data_is_not_given_others_at_tier_full(tmp_path):
+    choices = {"regime": "fedproc", "setting": "fedproc_cifar10", "model_group": "moon_cnn", "dataset": "cifar100"}
+    choices |= {"method": "moon", "partition": "dirichlet_0.5"}
+    changes = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100}
+    changes["partition"] = {"alpha": 0.5, "seed": 0, "generator": "numpy"}
+    record_run(tmp_path / "run", choices=choices, words=["setting=fedproc_cifar10", "dataset=cifar100"], **changes)
+    table = fill(table_definitions()["proc-t2"], "full", *collect([tmp_path]))
+    assert table.num_filled == 0
+    assert any("dataset=cifar100 is not of the paper's experiment" in text for cell in table for text in cell.problems)
+
+
+def test_runs_from_other_places_of_the_same_data_are_compared(tmp_path):
+    for loss, path in (("mse", "here"), ("gcsa", "there")):
+        choices = {"method": f"fedsaf_{loss}", "alignment": loss}
+        record_run(tmp_path / loss, choices=choices, dataset={"max_samples": None, "path": path}, tier="small")
+    _, column = first_column(tmp_path)
+    assert [cell.rank for cell in column if cell.ours] == [1, 1]

@@ -123,6 +123,13 @@ DAMAGE = {
         lambda folder: (folder / "config.yaml").write_text("[" * 100_000),
         "config.yaml cannot be read",
     ),
+    "domains of nobody": (
+        lambda folder: (
+            change_summary(folder, domains={"classifier": None}),
+            (folder / "partition.json").write_text('{"num_clients": 2}'),
+        ),
+        "summary.json has domains, but partition.json does not name one for each client",
+    ),
     "seed": (config(seed="one"), "config.yaml: seed is 'one', expected a whole number"),
     "rounds": (config(rounds="many"), "the records are not as they are written: TypeError"),
 }

@@ -122,24 +122,34 @@ def fill(plan: Plan, launcher: str, train: Path, jobs: int) -> int:
 def start(words: Sequence[str], launcher: str, train: Path, jobs: int) -> int:
     """Run one sweep in a process of its own; return its exit status. A run that is finished is skipped by it."""
     command = [sys.executable, str(train), "-m", *words, *launcher_words(launcher, jobs)]
-    return attended(subprocess.Popen(command))
+    return attended(command)
 
 
-def attended(process: subprocess.Popen) -> int:
-    """Wait for a process that may need time to save what it has; return its exit status, as a shell counts.
+def attended(command: Sequence[str]) -> int:
+    """Run a command that may need time to save what it has; return its exit status, as a shell counts.
 
-    What asks this process to stop is passed on, and the wait goes on. Ctrl-C is not: a terminal tells both, and a
-    second one would end the run before it has saved.
+    What asks this process to stop is passed on, and the wait goes on. Ctrl-C is passed on as SIGTERM: a terminal has
+    told the command too, and a second SIGINT would end it before it has saved. Runs side by side under joblib are told
+    by a terminal alone; otherwise they end at their last checkpoint.
     """
+    process: subprocess.Popen | None = None
+    asked = False
 
     def tell(number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGINT:
-            process.send_signal(number)
+        nonlocal asked
+        asked = True
+        if process is not None:
+            process.send_signal(signal.SIGTERM if number == signal.SIGINT else number)
 
     former = {number: signal.signal(number, tell) for number in SIGNALS}
     try:
+        process = subprocess.Popen(command)
+        if asked:
+            process.send_signal(signal.SIGTERM)
         status = process.wait()
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-    return status if status >= 0 else 128 - status
+    if status >= 0:
+        return status
+    return EXIT_AGAIN if asked else 128 - status

@@ -194,7 +194,8 @@ def _official(run: PlannedRun) -> tuple[int, int, int]:
     """
     name, dataset = run.choices["dataset"], run.config["dataset"]
     if name in SIZES:
-        return SIZES[name]
+        train, test, classes = SIZES[name]
+        return train, 0 if dataset.get("splits") == ["train"] else test, classes
     if "num_samples" not in dataset:
         raise ValueError(f"the size of dataset={name} is not known before it is read")
     return dataset["num_samples"], 0, dataset["num_classes"]

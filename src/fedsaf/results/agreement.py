@@ -26,7 +26,7 @@ OF_SETTING = ("model_group",)
 """Parts in which runs agree that stand under the same label of the setting too."""
 FREE = ("experiment", "tier", "regime", "setting", "method", "dataset", "partition", "model_group", "fabric", "seed")
 """Words of a command line that choose what labels look at, or the seed."""
-UNSEEN = (*INCIDENTAL, "hydra", "diagnostics_every", "dataset.path")
+UNSEEN = (*INCIDENTAL, "hydra", "diagnostics_every", "dataset.path", "eval_batch_size", "fabric.deterministic")
 """Words, with all below them, that change no number."""
 WEIGHTS = {"alignment.proto_weight", "alignment.inst_weight"}
 ABSENT = object()
@@ -51,7 +51,7 @@ def differences(placed: Iterable[Placed]) -> list[str]:
             together.setdefault((part, *_labels_of(part, required)), []).append(parts.get(part, {}))
     found = set()
     for runs in together.values():
-        for key in {key for values in runs for key in values} - named:
+        for key in {key for values in runs for key in values} - named - {*UNSEEN}:
             if len({repr(values.get(key, ABSENT)) for values in runs}) > 1:
                 found.add(key)
     return sorted(found)
@@ -72,8 +72,15 @@ def added_words(run: RecordedRun, required: Requirement) -> list[str]:
 
 def _is_expected(word: str, required: Requirement) -> bool:
     key = word.lstrip("+").partition("=")[0].replace("/", ".")
+    if key == "dataset" and isinstance(required.get("setting"), list):
+        return False  # one of several settings that bring their data
     if key in required or key in FREE:
         return True
     if key == "levels":  # a group that sets both weights and nothing else
         return required.keys() >= WEIGHTS
+    return is_unseen(key)
+
+
+def is_unseen(key: str) -> bool:
+    """Return whether a key, or a node above it, changes no number."""
     return any(key == unseen or key.startswith(f"{unseen}.") for unseen in UNSEEN)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedsaf.results.agreement import added_words
+from fedsaf.results.agreement import added_words, is_unseen
 from fedsaf.results.collect import RecordedRun, SetAside
 from fedsaf.results.selection import DATASET, Requirement, on_stand_in, satisfies
 
@@ -14,7 +14,7 @@ SHOWN_KEYS = 6
 """Differing keys that a message names."""
 MISSING = object()
 DIAGNOSTICS, DIAGNOSTICS_EVERY = "diagnostics", "diagnostics_every"
-"""What is measured beside the results, and how often: the only key in which runs of one cell may differ."""
+"""What is measured beside the results, and how often."""
 NEVER = 10**9
 
 
@@ -67,7 +67,10 @@ def _to_the_letter(runs: Sequence[RecordedRun], required: Requirement, problems:
     kept = []
     for run in runs:
         if words := added_words(run, required):
-            problems.append(f"{run.folder.name}: {' '.join(words)} is not the paper's experiment")
+            problems.append(
+                f"{run.folder.name}: {' '.join(words)} is not of the paper's experiment; start it without, "
+                "with force=true where that leaves every value as it is"
+            )
         else:
             kept.append(run)
     return kept
@@ -99,7 +102,7 @@ def _results(run: RecordedRun) -> list[dict[str, Any]]:
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     """Return which keys differ and how; empty if none does."""
     keys = [key for key in sorted(ours | theirs) if ours.get(key, MISSING) != theirs.get(key, MISSING)]
-    keys = [key for key in keys if key != DIAGNOSTICS_EVERY]
+    keys = [key for key in keys if not is_unseen(key)]
     texts = [f"{key} is {_shown(ours, key)} and {_shown(theirs, key)}" for key in keys[:SHOWN_KEYS]]
     return "; ".join([*texts, f"and {len(keys) - SHOWN_KEYS} more"] if len(keys) > SHOWN_KEYS else texts)
 

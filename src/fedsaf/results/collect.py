@@ -136,7 +136,13 @@ def _read(folder: Path) -> RecordedRun | SetAside:
         return RecordedRun(folder, config, choices, summary, rows, timing, _commit(folder), words)
     except UnusableRun as error:
         return SetAside(folder, str(error), True, settings)
-    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:  # of another shape than written
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+    ) as error:  # of another shape than written
         return SetAside(folder, f"the records are not as they are written: {error!r}", True, settings)
 
 

@@ -40,7 +40,9 @@ def sound_records(
     again = summarise_rows(rows, timing)
     if "domains" in summary:
         domains = client_domains(read_object(folder / PARTITION))
-        again["domains"] = domain_accuracies(clients, domains or [], predictors(rows))
+        if not domains or len(domains) != len({row["client"] for row in clients}):
+            raise UnusableRun(f"{SUMMARY} has domains, but {PARTITION} does not name one for each client")
+        again["domains"] = domain_accuracies(clients, domains, predictors(rows))
     different = [key for key in again if summary.get(key) != again[key]]
     if different:
         raise UnusableRun(f"{SUMMARY} does not follow from the recorded rounds: {', '.join(different)}")
@@ -65,7 +67,7 @@ def _check_numbers(rows: Rows, timing: Rows) -> None:
     for number, row in enumerate(rows, 1):
         for rule in predictors([row]):
             for key, value in (row.get(rule) or {}).items():
-                if not _is_share(value):
+                if value is not None and not _is_share(value):  # None: nobody has a test sample
                     raise UnusableRun(
                         f"{METRICS}, line {number}: {rule}.{key} is {value!r}, expected a share in [0, 1]"
                     )
