@@ -111,7 +111,7 @@ def test_words_of_the_user_come_last(composer):
         ("method=a,b", "method=a,b is a sweep"),
         ("rounds", "rounds is no override"),
         ("method=fedfoo", "fedfoo"),
-        ("optimizer.lrr=1", "optimizer.lrr=1 does not fit"),
+        ("optimizer.lrr=1", "optimizer.lrr is no key of this configuration"),
     ],
 )
 def test_a_word_that_cannot_be_meant_is_answered(composer, word, answer):
