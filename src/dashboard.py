@@ -21,7 +21,8 @@ def main() -> int:
     load_environment(Path(__file__).resolve().parent.parent / ".env")
     parser = _parser()
     options = parser.parse_args()
-    check_output(options.out, parser)
+    if options.dry_run:
+        check_output(options.out, parser)
     if options.tier and options.tier not in TIERS:
         sys.exit(f"error: --tier {options.tier} is unknown; {nearest(options.tier, TIERS)}")
     scope = Scope(options.entity, options.project, options.tier or None, options.dataset)

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from fedsaf.config import ConfigError
 from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
-from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
+from fedsaf.rebuild.launch import LAUNCHERS, fill, thread_words
 from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
 from fedsaf.rebuild.sweep import Composer, check_tier, runs_of, seeds_of
 from fedsaf.results.agreement import is_unseen
@@ -37,7 +37,7 @@ def main() -> int:
     composer = Composer(CONF)
     try:
         seeds = seeds_of(options.seeds)
-        words = launcher_words(options.launcher, options.jobs)
+        threads = thread_words(options.launcher, options.jobs)
         if any(figure.target == options.target and figure.tables for figure in figure_definitions().values()):
             check_tier(options.tier)
             if options.plan:
@@ -52,7 +52,6 @@ def main() -> int:
             print(f"{word}: at tier full, runs with it count only in cells whose labels name it")
     jobs = 1 if options.launcher == "basic" else options.jobs
     console = Console(width=120)
-    threads = [word for word in words if word.startswith("fabric.")]
     console.print(plan_table(plan, expected_costs(plan, composer, console, options.plan, threads), jobs))
     if options.plan:
         return 0

@@ -15,7 +15,7 @@ import yaml
 
 from fedsaf.config import ConfigError
 from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
-from fedsaf.rebuild.launch import LAUNCHERS, fill, launcher_words
+from fedsaf.rebuild.launch import LAUNCHERS, fill, thread_words
 from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
 from fedsaf.rebuild.sweep import Composer, runs_of
 from fedsaf.rebuild.tuning import EXPERIMENT, check_writable, chosen, score_table, scores, tuned, write_weights
@@ -38,7 +38,7 @@ def main() -> int:
     load_environment(SOURCE.parent / ".env")
     console = wide_console()
     try:
-        threads = [word for word in launcher_words(options.launcher, options.jobs) if word.startswith("fabric.")]
+        threads = thread_words(options.launcher, options.jobs)
         if options.write and options.words:
             raise ConfigError(f"--write: weights chosen under {' '.join(options.words)} are not those of the tier")
         composer = Composer(CONF)

@@ -10,7 +10,7 @@ import pytest
 
 from fedsaf.config import ConfigError
 from fedsaf.rebuild import launch
-from fedsaf.rebuild.launch import attended, fill, launcher_words, sweeps
+from fedsaf.rebuild.launch import attended, fill, launcher_words, sweeps, thread_words
 from fedsaf.rebuild.plan import Plan
 from fedsaf.rebuild.sweep import PlannedRun
 
@@ -39,6 +39,8 @@ def test_jobs_on_one_machine_share_its_cores(monkeypatch):
     assert launcher_words("submitit_local", 4)[-1] == "fabric.threads=2"
     assert launcher_words("submitit_slurm", 4)[-1] == "hydra.launcher.array_parallelism=4"
     assert launcher_words("basic", 4) == []
+    assert thread_words("joblib", 2) == ["fabric.threads=4"]
+    assert thread_words("submitit_slurm", 4) == thread_words("basic", 4) == []
 
 
 @pytest.mark.parametrize(
@@ -125,8 +127,9 @@ sys.exit(attended([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_a_sweep_that_is_asked_to_stop_may_save_first(tmp_path, number):
+@pytest.fixture
+def attending(tmp_path):
+    """A process that attends one which saves slowly and is ready, and the file into which that one saves."""
     saved = tmp_path / "saved"
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, SLOW_TO_SAVE, str(saved)],
@@ -136,21 +139,19 @@ def test_a_sweep_that_is_asked_to_stop_may_save_first(tmp_path, number):
         start_new_session=True,
     )
     assert parent.stdout.readline() == "ready\n"
+    return parent, saved
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_sweep_that_is_asked_to_stop_may_save_first(attending, number):
+    parent, saved = attending
     parent.send_signal(number)
     assert parent.wait(timeout=30) == 75
     assert saved.read_text() == ("SIGTERM" if number == signal.SIGINT else signal.Signals(number).name)
 
 
-def test_a_terminal_tells_both_and_the_run_saves_once(tmp_path):
-    saved = tmp_path / "saved"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, SLOW_TO_SAVE, str(saved)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(REBUILD.parent)},
-        start_new_session=True,
-    )
-    assert parent.stdout.readline() == "ready\n"
+def test_a_terminal_tells_both_and_the_run_saves_once(attending):
+    parent, saved = attending
     os.killpg(parent.pid, signal.SIGINT)
     assert parent.wait(timeout=30) == 75
     assert saved.exists()

@@ -60,6 +60,11 @@ def launcher_words(launcher: str, jobs: int) -> list[str]:
     return [word.format(jobs=jobs, threads=threads) for word in LAUNCHERS[launcher]]
 
 
+def thread_words(launcher: str, jobs: int) -> list[str]:
+    """Return those of `launcher_words` that say how many threads a run has, as whoever measures one needs them."""
+    return [word for word in launcher_words(launcher, jobs) if word.startswith("fabric.")]
+
+
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None

@@ -96,7 +96,7 @@ def probed_costs(
     kinds = {kind_of(run): run for run in runs}
     rates = {}
     if kinds and not console.is_terminal:  # where no status line moves
-        console.print(f"measuring {len(kinds)} kind(s) of run on synthetic data before the first one starts")
+        console.print(f"measuring {len(kinds)} kind(s) of run on synthetic data")
     for number, (kind, run) in enumerate(kinds.items(), 1):
         with console.status(f"measuring {number} of {len(kinds)}: {', '.join(kind)}"):
             try:

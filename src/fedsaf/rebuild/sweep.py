@@ -149,12 +149,8 @@ class Composer:
 
     def _groups_of(self, words: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
         chosen = tuple(word for word in words if word.partition("=")[0] in self.groups)
-        for word in chosen:
-            group, _, choice = word.partition("=")
-            known = [path.stem for path in (self.conf / group).glob("*.yaml")]
-            if choice not in (*known, "null"):
-                raise ConfigError(f"{word} is unknown; {nearest(choice, known)}")
         if chosen not in self._composed:
+            self._check_choices(chosen)
             try:
                 with initialize_config_dir(str(self.conf.resolve()), version_base="1.3"):
                     config = compose("train", overrides=list(chosen), return_hydra_config=True)
@@ -166,6 +162,14 @@ class Composer:
             OmegaConf.set_struct(config, True)
             self._composed[chosen] = (config, found)
         return self._composed[chosen]
+
+    def _check_choices(self, chosen: Iterable[str]) -> None:
+        """Raise a ConfigError, with the nearest, for a choice that its group has not."""
+        for word in chosen:
+            group, _, choice = word.partition("=")
+            known = [path.stem for path in (self.conf / group).glob("*.yaml")]
+            if choice not in (*known, "null"):
+                raise ConfigError(f"{word} is unknown; {nearest(choice, known)}")
 
 
 def runs_of(

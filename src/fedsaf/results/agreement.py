@@ -51,8 +51,8 @@ def differences(placed: Iterable[Placed]) -> list[str]:
             together.setdefault((part, *_labels_of(part, required)), []).append(parts.get(part, {}))
     found = set()
     for runs in together.values():
-        for key in {key for values in runs for key in values} - named - {*UNSEEN}:
-            if len({repr(values.get(key, ABSENT)) for values in runs}) > 1:
+        for key in {key for values in runs for key in values} - named:
+            if not is_unseen(key) and len({repr(values.get(key, ABSENT)) for values in runs}) > 1:
                 found.add(key)
     return sorted(found)
 
@@ -72,8 +72,6 @@ def added_words(run: RecordedRun, required: Requirement) -> list[str]:
 
 def _is_expected(word: str, required: Requirement) -> bool:
     key = word.lstrip("+").partition("=")[0].replace("/", ".")
-    if key == "dataset" and isinstance(required.get("setting"), list):
-        return False  # one of several settings that bring their data
     if key in required or key in FREE:
         return True
     if key == "levels":  # a group that sets both weights and nothing else

@@ -20,6 +20,8 @@ from fedsaf.results.soundness import CONFIG, sound_records
 
 WRITTEN_BESIDE = ("choices", "overrides")
 """Entries of ``config.yaml`` that are not of the configuration itself."""
+MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What reading records of another shape than the recorder's may raise."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +138,7 @@ def _read(folder: Path) -> RecordedRun | SetAside:
         return RecordedRun(folder, config, choices, summary, rows, timing, _commit(folder), words)
     except UnusableRun as error:
         return SetAside(folder, str(error), True, settings)
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        ArithmeticError,
-    ) as error:  # of another shape than written
+    except MISSHAPEN as error:
         return SetAside(folder, f"the records are not as they are written: {error!r}", True, settings)
 
 

@@ -22,6 +22,8 @@ from fedsaf.results.paper import AXES
 TIERS = ("smoke", "small", "full")
 DEFINITIONS = Path(__file__).resolve().parent / "definitions"
 DATASET, STAND_IN = "dataset", "stand_in_for"
+OF_DATA = "of_data"
+"""Values of a protocol that depend on the label of the data set."""
 
 Labels = dict[str, str]
 Requirement = Mapping[str, Any]
@@ -78,6 +80,7 @@ def requirement_of(
         parts: settings that name a part of one run rather than another run; None if there are none.
     """
     required: dict[str, Any] = {"tier": tier, STAND_IN: None} | _in_tier(protocol, tier)
+    required |= (protocol.get(OF_DATA) or {}).get(labels[DATASET], {})
     for axis in AXES:
         if axis == "setting" and parts is not None:
             continue
@@ -164,7 +167,7 @@ def check_labels(owner: str, labels: Labels, parts: Mapping[str, Any] | None) ->
 
 
 def _in_tier(values: Requirement, tier: str) -> dict[str, Any]:
-    plain = {key: value for key, value in values.items() if key not in ("tiers", "weights")}
+    plain = {key: value for key, value in values.items() if key not in ("tiers", "weights", OF_DATA)}
     weights = weights_of(values["weights"], tier) if "weights" in values else {}
     keys = {f"alignment.{key}": value for key, value in weights.items()}
     return plain | keys | (values.get("tiers") or {}).get(tier, {})
