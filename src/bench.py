@@ -35,14 +35,14 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from fedsaf.alignment.losses import GCSA
-from fedsaf.alignment.two_level import InstanceLevel, PrototypeLevel
 from fedsaf.assembly import Origin, assemble
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import ClassTable, StepView
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import Job, rank_loop
-from fedsaf.results.recorder import read_rows
-from fedsaf.seeding import torch_generator
-from fedsaf.types import ClassTable, StepView
+from fedsaf.losses.alignment import GCSA
+from fedsaf.losses.two_level import InstanceLevel, PrototypeLevel
+from fedsaf.tracking.recorder import read_rows
 
 SOURCE = Path(__file__).resolve().parent
 WORDS = [

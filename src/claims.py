@@ -11,14 +11,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedsaf.results.claims.definition import claim_definitions
-from fedsaf.results.claims.judging import judge_all
-from fedsaf.results.claims.text import counts, document, problems_of
-from fedsaf.results.collect import collect
-from fedsaf.results.folders import add_runs_argument, check_output, folders_of
-from fedsaf.results.location import load_environment
-from fedsaf.results.recorder import write_atomically
-from fedsaf.results.selection import TIERS
+from fedsaf.reproduction.claims.definition import claim_definitions
+from fedsaf.reproduction.claims.judging import judge_all
+from fedsaf.reproduction.claims.text import counts, document, problems_of
+from fedsaf.reproduction.collect import collect
+from fedsaf.reproduction.folders import add_runs_argument, check_output, folders_of
+from fedsaf.reproduction.selection import TIERS
+from fedsaf.tracking.location import load_environment
+from fedsaf.tracking.recorder import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,12 +8,12 @@ import os
 import sys
 from pathlib import Path
 
-from fedsaf.config import nearest
-from fedsaf.results.dashboard import Scope, report, specification, workspace
-from fedsaf.results.folders import check_output
-from fedsaf.results.location import load_environment
-from fedsaf.results.selection import TIERS
-from fedsaf.results.upload import service_problem
+from fedsaf.core.config import nearest
+from fedsaf.reproduction.folders import check_output
+from fedsaf.reproduction.selection import TIERS
+from fedsaf.tracking.dashboard import Scope, report, specification, workspace
+from fedsaf.tracking.location import load_environment
+from fedsaf.tracking.upload import service_problem
 
 
 def main() -> int:

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedsaf.results.collect import collect
-from fedsaf.results.folders import add_runs_argument, check_output, folders_of
-from fedsaf.results.location import load_environment
-from fedsaf.results.page.build import page
-from fedsaf.results.recorder import write_atomically
+from fedsaf.reproduction.collect import collect
+from fedsaf.reproduction.folders import add_runs_argument, check_output, folders_of
+from fedsaf.reproduction.page.build import page
+from fedsaf.tracking.location import load_environment
+from fedsaf.tracking.recorder import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,8 +18,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fedsaf.cli import cells, check_command_line
-from fedsaf.config import ConfigError
-from fedsaf.results.location import load_environment
+from fedsaf.core.config import ConfigError
+from fedsaf.tracking.location import load_environment
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 

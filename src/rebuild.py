@@ -15,15 +15,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedsaf.config import ConfigError
+from fedsaf.core.config import ConfigError
 from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
-from fedsaf.rebuild.launch import LAUNCHERS, fill, thread_words
-from fedsaf.rebuild.plan import Plan, expected_costs, plan_table
-from fedsaf.rebuild.sweep import Composer, check_tier, runs_of, seeds_of
-from fedsaf.results.agreement import is_unseen
-from fedsaf.results.figures.definition import figure_definitions
-from fedsaf.results.location import load_environment
-from fedsaf.results.selection import TIERS, table_definitions
+from fedsaf.reproduction.agreement import is_unseen
+from fedsaf.reproduction.figures.definition import figure_definitions
+from fedsaf.reproduction.launch import LAUNCHERS, fill, thread_words
+from fedsaf.reproduction.plan import Plan, expected_costs, plan_table
+from fedsaf.reproduction.selection import TIERS, table_definitions
+from fedsaf.reproduction.sweep import Composer, check_tier, runs_of, seeds_of
+from fedsaf.tracking.location import load_environment
 
 SOURCE = Path(__file__).resolve().parent
 CONF = SOURCE.parent / "conf"

@@ -11,15 +11,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedsaf.results.collect import collect
-from fedsaf.results.figures.build import BuiltFigure, build, write
-from fedsaf.results.figures.definition import figure_definitions, figures_of
-from fedsaf.results.folders import add_runs_argument, check_output, folders_of
-from fedsaf.results.location import load_environment
-from fedsaf.results.recorder import write_atomically
-from fedsaf.results.render import comma_separated, latex, markdown
-from fedsaf.results.selection import TIERS, table_definitions, tables_of
-from fedsaf.results.tables import FilledTable, fill
+from fedsaf.reproduction.collect import collect
+from fedsaf.reproduction.figures.build import BuiltFigure, build, write
+from fedsaf.reproduction.figures.definition import figure_definitions, figures_of
+from fedsaf.reproduction.folders import add_runs_argument, check_output, folders_of
+from fedsaf.reproduction.render import comma_separated, latex, markdown
+from fedsaf.reproduction.selection import TIERS, table_definitions, tables_of
+from fedsaf.reproduction.tables import FilledTable, fill
+from fedsaf.tracking.location import load_environment
+from fedsaf.tracking.recorder import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = "figures"

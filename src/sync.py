@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedsaf.results.folders import add_runs_argument, folders_of
-from fedsaf.results.location import load_environment
-from fedsaf.results.upload import pending, send, service_problem
+from fedsaf.reproduction.folders import add_runs_argument, folders_of
+from fedsaf.tracking.location import load_environment
+from fedsaf.tracking.upload import pending, send, service_problem
 
 
 def main() -> int:

@@ -14,10 +14,10 @@ import hydra
 from omegaconf import DictConfig
 
 from fedsaf.cli import check_command_line
-from fedsaf.config import ConfigError
+from fedsaf.core.config import ConfigError
 from fedsaf.federation.interrupt import leave_on_request
-from fedsaf.results.location import load_environment
 from fedsaf.run import run
+from fedsaf.tracking.location import load_environment
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 

@@ -11,24 +11,22 @@ PACKAGE = ROOT / "src" / "fedsaf"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 ALLOWED = {
-    "types": set(),
-    "seeding": set(),
-    "alignment": {"prototypes"},  # class means are taken in one place
+    "core": set(),
+    "losses": {"prototypes"},  # class means are taken in one place
     "prototypes": set(),
     "data": set(),
     "models": set(),
-    "objective": {"alignment", "prototypes", "models"},
-    "exchange": {"alignment", "prototypes", "models"},
-    "evaluation": {"alignment", "prototypes", "models"},
-    "federation": {"alignment", "prototypes", "data", "models", "objective", "exchange", "evaluation"},
-    "results": {"config"},  # what a run is, to tell runs apart
-    "config": set(),
-    "cli": {"config"},
-    "assembly": {"data", "federation", "results", "config"},
-    "run": {"assembly", "federation", "results", "config", "cli"},
-    "rebuild": {"assembly", "federation", "results", "config", "cli", "data"},  # composes runs; nothing imports it
+    "objective": {"losses", "prototypes", "models"},
+    "exchange": {"losses", "prototypes", "models"},
+    "evaluation": {"losses", "prototypes", "models"},
+    "federation": {"losses", "prototypes", "data", "models", "objective", "exchange", "evaluation"},
+    "tracking": set(),
+    "cli": set(),
+    "assembly": {"data", "federation", "tracking"},
+    "run": {"assembly", "federation", "tracking", "cli"},
+    "reproduction": {"assembly", "federation", "tracking", "cli", "data"},  # composes runs; nothing imports it
 }
-EVERYWHERE = {"types", "seeding"}
+EVERYWHERE = {"core"}
 
 
 def part_of(path: Path) -> str:

@@ -8,7 +8,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from fedsaf.results.location import results_root
+from fedsaf.tracking.location import results_root
 from tests.federation.harness import LIGHT, TINY, make_job, origin, run_job
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))

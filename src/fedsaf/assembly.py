@@ -18,10 +18,10 @@ from fedsaf.data.report import partition_picture, partition_table
 from fedsaf.federation.job import Job, Outputs, RunSettings
 from fedsaf.federation.local import LocalPlan
 from fedsaf.federation.loop import LoopSettings
-from fedsaf.results.environment import environment
-from fedsaf.results.progress import NullProgress, make_progress
-from fedsaf.results.recorder import Recorder, write_atomically
-from fedsaf.results.tracking import RunInfo
+from fedsaf.tracking.environment import environment
+from fedsaf.tracking.mirror import RunInfo
+from fedsaf.tracking.progress import NullProgress, make_progress
+from fedsaf.tracking.recorder import Recorder, write_atomically
 
 
 @dataclass(frozen=True)

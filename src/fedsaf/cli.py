@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedsaf.config import ConfigError, check, check_choices, flatten, nearest
+from fedsaf.core.config import ConfigError, check, check_choices, flatten, nearest
 
 MAX_COMPOSITIONS = 48
 """How many values of a sweep are tried beforehand; the others are checked when their job starts."""
@@ -33,7 +33,7 @@ def check_command_line(arguments: Sequence[str], folder: Path, config_name: str)
         config_name: the primary configuration.
 
     Raises:
-        ConfigError: unknown group, choice or key, with the nearest ones; a value that `fedsaf.config.check` refuses.
+        ConfigError: unknown group, choice or key, with the nearest ones; a value that `check` refuses.
     """
     words = [word for word in arguments if not word.startswith("-") and "=" in word]
     try:

@@ -17,10 +17,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from fedsaf.cli import chosen_groups
-from fedsaf.config import ConfigError, check, config_hash, lock_path, run_name
+from fedsaf.core.config import ConfigError, check, config_hash, lock_path, run_name
 from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
-from fedsaf.results.closing import run_table, wide_console
-from fedsaf.results.recorder import STATUS, SUMMARY, Recorder, read_json
+from fedsaf.tracking.closing import run_table, wide_console
+from fedsaf.tracking.recorder import STATUS, SUMMARY, Recorder, read_json
 
 if TYPE_CHECKING:
     from fedsaf.assembly import Origin

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsaf.cli import check_command_line, chosen_groups
-from fedsaf.config import ConfigError
+from fedsaf.core.config import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

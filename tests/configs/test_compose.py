@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from fedsaf.config import check, config_hash, flatten, identity, is_derived, run_name
+from fedsaf.core.config import check, config_hash, flatten, identity, is_derived, run_name
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))

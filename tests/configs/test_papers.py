@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsaf.config import flatten
-from fedsaf.rebuild.sweep import Composer
+from fedsaf.core.config import flatten
+from fedsaf.reproduction.sweep import Composer
 
 COMPOSER = Composer(Path(__file__).resolve().parents[2] / "conf")
 

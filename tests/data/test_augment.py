@@ -7,9 +7,9 @@ import pytest
 import torch
 from torchvision.transforms.functional import rotate
 
+from fedsaf.core.seeding import seeded
+from fedsaf.core.types import ImageFacts, TokenFacts
 from fedsaf.data.augment import Augment, _rotated
-from fedsaf.seeding import seeded
-from fedsaf.types import ImageFacts, TokenFacts
 from tests.federation.harness import TINY, make_job
 
 OFF = Augment(padding=0, padding_mode="zero", flip=False, degrees=0)

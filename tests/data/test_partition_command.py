@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fedsaf.cli import cells
-from fedsaf.config import ConfigError
+from fedsaf.core.config import ConfigError
 from fedsaf.data.record import PartitionRecord
 from tests.federation.harness import make_job
 

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from rich.console import Console
 
+from fedsaf.core.types import ImageFacts
 from fedsaf.data.datasets import LabelledDataset
 from fedsaf.data.federated import federate
 from fedsaf.data.group_shift import ByDomain, ByUser
@@ -16,7 +17,6 @@ from fedsaf.data.label_shift import Pathological
 from fedsaf.data.quantity_shift import IID
 from fedsaf.data.record import PartitionRecord
 from fedsaf.data.report import partition_picture, partition_table
-from fedsaf.types import ImageFacts
 
 NAMES = ("art", "unused", "photo", "sketch")
 GROUPS = np.repeat([0, 2, 3], [60, 40, 100])

@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 from PIL import Image
 
 from fedsaf.data.crops import cropped
-from fedsaf.results.recorder import Recorder
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import LIGHT, TINY, run
 
 CONF = Path(__file__).parents[2] / "conf"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedsaf.alignment.decomposition import decompose
+from fedsaf.core.types import Upload
 from fedsaf.evaluation.diagnostics import PrototypeDiagnostics, effective_dimension, margins
-from fedsaf.types import Upload
+from fedsaf.losses.decomposition import decompose
 
 
 def upload(client, labels, means, d=2):

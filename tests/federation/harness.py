@@ -19,14 +19,14 @@ from omegaconf import OmegaConf
 
 from fedsaf.assembly import Origin, assemble
 from fedsaf.cli import chosen_groups
-from fedsaf.config import check, config_hash
+from fedsaf.core.config import check, config_hash
+from fedsaf.core.types import RoundRecord
 from fedsaf.data.federated import FederatedData
 from fedsaf.data.record import PartitionRecord
 from fedsaf.federation.interrupt import Interrupted, StopRequest
 from fedsaf.federation.job import Job, perform
-from fedsaf.results.progress import NullProgress
-from fedsaf.results.recorder import Recorder, read_json
-from fedsaf.types import RoundRecord
+from fedsaf.tracking.progress import NullProgress
+from fedsaf.tracking.recorder import Recorder, read_json
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"

@@ -5,9 +5,9 @@ import timm
 import torch
 import torch.nn.functional as F
 
+from fedsaf.core.seeding import seeded
 from fedsaf.data.batches import batch_bounds
 from fedsaf.federation.feed import LAST_BATCH, LEAST_BATCH
-from fedsaf.seeding import seeded
 
 
 def sizes(n, batch_size, last_batch):

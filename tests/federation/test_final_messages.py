@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from fedsaf.evaluation.diagnostics import effective_dimension, margins
-from fedsaf.results.recorder import Recorder
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import LIGHT, TINY, compare, run
 
 NAME = "uploads_prototypes.safetensors"

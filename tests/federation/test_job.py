@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from fedsaf.config import ConfigError
-from fedsaf.results.recorder import Recorder
+from fedsaf.core.config import ConfigError
 from fedsaf.run import _is_finished
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import LIGHT, TINY, make_job, run
 
 

@@ -117,7 +117,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
 def test_skipping_goes_on_counts_and_records(tmp_path):
     job = make_job([*TINY, *LIGHT, "on_client_error=skip"], tmp_path / "never")
     run_job(failing(fresh(job, tmp_path / "run"), 2, 10**6))
-    from fedsaf.results.recorder import Recorder
+    from fedsaf.tracking.recorder import Recorder
 
     recorder = Recorder(tmp_path / "run")
     assert [row["failed_clients"] for row in recorder.rows()] == [[], [2], [2], [2]]
@@ -135,7 +135,7 @@ def test_all_clients_failing_is_fatal_even_then(tmp_path):
 
 def test_a_client_smaller_than_the_batch_trains_unless_the_protocol_drops_it(tmp_path):
     """Under ``drop_strict`` it does not; a federation of such clients alone is refused, see test_job."""
-    from fedsaf.results.recorder import Recorder
+    from fedsaf.tracking.recorder import Recorder
 
     small = [*TINY, *LIGHT, "batch_size=100", "rounds=1"]
     for last_batch in ("merge", "drop"):

@@ -6,7 +6,7 @@ import pytest
 
 from fedsaf.federation.checkpoint import CheckpointError
 from fedsaf.federation.sampling import cohort
-from fedsaf.results.recorder import Recorder, read_rows
+from fedsaf.tracking.recorder import Recorder, read_rows
 from tests.federation.harness import LIGHT, TINY, compare, fresh, make_job, run, run_job
 
 

@@ -3,7 +3,7 @@ import gc
 import numpy as np
 
 from fedsaf.federation.memory import largest, take_peaks
-from fedsaf.results.recorder import read_rows
+from fedsaf.tracking.recorder import read_rows
 
 MIB = 2**20
 

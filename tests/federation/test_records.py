@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedsaf.core.types import ClientResult, ServerContext
 from fedsaf.federation.ranks import Failure
 from fedsaf.federation.records import ClientFacts, RecordBuilder, RoundFacts
 from fedsaf.federation.server import Server
-from fedsaf.types import ClientResult, ServerContext
 
 
 class Aggregator:

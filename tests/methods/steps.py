@@ -9,7 +9,7 @@ import torch
 from hydra.utils import instantiate
 from torch import nn
 
-from fedsaf.types import StepView
+from fedsaf.core.types import StepView
 from tests.federation.harness import origin
 
 

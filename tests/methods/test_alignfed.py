@@ -3,9 +3,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedsaf.objective.schedules import Geometric, scheduled_weight
-from fedsaf.results.recorder import Recorder
-from fedsaf.types import ServerContext
+from fedsaf.core.types import ServerContext
+from fedsaf.losses.schedules import Geometric, scheduled_weight
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run_job, tensors
 from tests.methods.steps import array, config_of, method_of, stand_in, step
 

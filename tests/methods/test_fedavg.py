@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import Upload
 from fedsaf.data.batches import Normalise, batch_bounds
 from fedsaf.exchange.parameters import ParameterMean, travelling
-from fedsaf.seeding import torch_generator
-from fedsaf.types import Upload
 from tests.federation.harness import TINY, make_job, run_job, tensors
 from tests.methods.tiny import context
 

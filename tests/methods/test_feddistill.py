@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedsaf.core.types import ServerContext, Upload
 from fedsaf.exchange.class_logits import ClassLogits, LogitCarrier
 from fedsaf.objective.distillation import LogitDistillation
-from fedsaf.types import ServerContext, Upload
 from tests.methods.numeric import softmax
 from tests.methods.tiny import LR, Feed, make_client, method_of, train
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import ServerContext, Upload
 from fedsaf.exchange.head_trainer import HeadTrainer, linear_head
-from fedsaf.seeding import torch_generator
-from fedsaf.types import ServerContext, Upload
 from tests.methods.numeric import array, softmax
 from tests.methods.tiny import Feed, make_client, method_of, train
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedsaf.core.types import ServerContext, Upload
 from fedsaf.exchange.codecs import KernelwiseLowRank, LowRank, decode, encode, energy_rank
 from fedsaf.exchange.compressed import CompressedMean, Compression
-from fedsaf.types import ServerContext, Upload
 from tests.methods.numeric import array, cross_entropy, slopes, softmax
 from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 

@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 from torch import nn
 
+from fedsaf.core.types import ServerContext
 from fedsaf.exchange.generated import GeneratedPairs
 from fedsaf.objective.angular import angular_margin_loss
-from fedsaf.results.recorder import Recorder
-from fedsaf.types import ServerContext
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, origin, run_job, tensors
 from tests.methods.steps import array, draw, method_of, stand_in, step
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedsaf.core.types import ServerContext, Upload
 from fedsaf.exchange.guidance import GuidanceTrainer, QuizSet, gather
 from fedsaf.models.split import SplitModel
-from fedsaf.types import ServerContext, Upload
 from tests.methods.numeric import array, cross_entropy, slopes, softmax
 from tests.methods.tiny import LR, Feed, make_client, method_of, train
 

@@ -5,13 +5,13 @@ import pytest
 import torch
 from lightning.fabric import Fabric
 
+from fedsaf.core.types import Upload
 from fedsaf.exchange.parameters import travelling
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import rank_loop
 from fedsaf.objective.crossfade import CrossFade
 from fedsaf.prototypes.initial import StartedMean
-from fedsaf.results.recorder import Recorder
-from fedsaf.types import Upload
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, compare, lopsided, make_job, run, tensors
 from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
 

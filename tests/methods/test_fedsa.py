@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedsaf.core.types import ServerContext
 from fedsaf.exchange.anchors import AnchorMargin
-from fedsaf.results.recorder import Recorder
-from fedsaf.types import ServerContext
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run_job, tensors
 from tests.methods.steps import array, draw, method_of, stand_in, step
 

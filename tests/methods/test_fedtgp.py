@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedsaf.core.types import ServerContext, Upload
 from fedsaf.exchange.carriers import PrototypeCarrier
-from fedsaf.results.recorder import Recorder
-from fedsaf.types import ServerContext, Upload
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run_job
 from tests.methods.steps import array, config_of, method_of, stand_in, step
 

@@ -3,8 +3,8 @@ import pytest
 import torch
 from omegaconf.errors import InterpolationKeyError
 
-from fedsaf.results.recorder import Recorder
-from fedsaf.types import ServerContext
+from fedsaf.core.types import ServerContext
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, origin, run_job
 from tests.methods.steps import array, config_of, method_of, stand_in, step
 

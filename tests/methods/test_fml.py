@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedsaf.core.types import ImageFacts, Upload
 from fedsaf.models.auxiliary import Auxiliary
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.image_group import ImageGroup
 from fedsaf.objective.mutual import Distillation, divergence
-from fedsaf.types import ImageFacts, Upload
 from tests.methods.numeric import softmax
 from tests.methods.tiny import LR, Diagonal, Feed, context, make_client, method_of, train
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from fedsaf.results.recorder import Recorder
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import run
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "conf" / "experiment"

@@ -6,7 +6,7 @@ import math
 import pytest
 from hydra.utils import instantiate
 
-from fedsaf.results.recorder import Recorder
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import CONF, TINY, fresh, make_job, origin, run_job
 
 SMALL = (*TINY, "method=prototype", "num_clients=2", "rounds=2", "dataset.num_samples=64", "dataset.image_size=16")

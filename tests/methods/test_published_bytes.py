@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import nn
 
+from fedsaf.core.types import ImageFacts, ServerContext, Upload
 from fedsaf.data.datasets import LabelledDataset
 from fedsaf.data.federated import FederatedData, federate
 from fedsaf.data.label_shift import Dirichlet
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.image_group import ImageGroup
-from fedsaf.types import ImageFacts, ServerContext, Upload
 from tests.methods.tiny import method_of
 
 N, C, d = 20, 100, 512

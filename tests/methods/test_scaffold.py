@@ -10,7 +10,7 @@ from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import rank_loop
 from fedsaf.federation.ranks import ClientError
 from fedsaf.federation.server import Server
-from fedsaf.results.recorder import Recorder
+from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run, tensors
 from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
 

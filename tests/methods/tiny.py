@@ -9,10 +9,10 @@ from hydra.utils import instantiate
 from lightning.fabric import Fabric
 from torch import nn
 
+from fedsaf.core.types import ClientResult, ServerContext
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.local import LocalPlan, LocalWork
 from fedsaf.federation.method import Method
-from fedsaf.types import ClientResult, ServerContext
 from tests.federation.harness import origin
 
 LR = 0.5

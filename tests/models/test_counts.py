@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from fedsaf.core.types import CountFacts
 from fedsaf.models.counts import CountGroup
-from fedsaf.types import CountFacts
 
 # trunk parameters at 5,000 counted words
 SIZES = {

@@ -11,8 +11,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from safetensors.torch import save_file
 
+from fedsaf.core.types import CountFacts, ImageFacts, TokenFacts
 from fedsaf.models.image_group import ImageGroup, TimmGroup
-from fedsaf.types import CountFacts, ImageFacts, TokenFacts
 
 CONF = Path(__file__).parents[2] / "conf"
 

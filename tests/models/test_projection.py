@@ -6,10 +6,10 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch import nn
 
+from fedsaf.core.types import ImageFacts
 from fedsaf.models.frozen import Frozen
 from fedsaf.models.projection import build_feature_map
 from fedsaf.models.split import SplitModel
-from fedsaf.types import ImageFacts
 from tests.federation.harness import CONF
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from fedsaf.core.types import TokenFacts
 from fedsaf.models.auxiliary import Auxiliary
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.text import TEXT_ARCHITECTURES, sinusoids
 from fedsaf.models.text_group import TextGroup
-from fedsaf.types import TokenFacts
 
 # parameters beside embedding and head
 SIZES = {

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedsaf.types import Upload
+from fedsaf.core.types import Upload
 
 
 @pytest.fixture

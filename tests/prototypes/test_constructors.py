@@ -8,6 +8,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from fedsaf.core.types import ServerContext
 from fedsaf.prototypes.constructors import Mean
 from fedsaf.prototypes.decoders import GeneratorSource
 from fedsaf.prototypes.generator_prior import GeneratorPrior
@@ -16,7 +17,6 @@ from fedsaf.prototypes.latent import LatentTraining
 from fedsaf.prototypes.semantic_anchor import SemanticAnchors
 from fedsaf.prototypes.text_prior import TextPrior
 from fedsaf.prototypes.trainable import Trainable
-from fedsaf.types import ServerContext
 
 FOLDER = Path(__file__).parents[2] / "conf" / "prototype"
 TRAINING = {"epochs": 3, "batch_size": 2, "lr": 0.1, "max_margin": 100.0, "fixed_margin": 1.0, "send_initial": False}

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import ImageFacts, ServerContext
 from fedsaf.prototypes.decoders import GeneratorSource, make_images, vae_loss
 from fedsaf.prototypes.generator_prior import GeneratorPrior
 from fedsaf.prototypes.latent import LatentTraining, kernel, mmd
-from fedsaf.seeding import torch_generator
-from fedsaf.types import ImageFacts, ServerContext
 
 C, W = 4, 3
 FACTS = ImageFacts(channels=3, size=10, mean=(0.5, 0.4, 0.3), std=(0.5, 0.25, 0.2), fingerprint="clients")

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
+from fedsaf.core.types import ServerContext
 from fedsaf.prototypes.hypersphere import BUILDERS, Hypersphere, energy, etf, optimise, orthogonal, random
-from fedsaf.types import ServerContext
 
 
 def generator(seed=0):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedsaf.core.types import ServerContext
 from fedsaf.prototypes.semantic_anchor import SemanticAnchors
-from fedsaf.types import ServerContext
 
 C, D = 4, 3
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from fedsaf.core.types import ServerContext
 from fedsaf.prototypes.text_prior import TextPrior, scaled_cosine_loss
 from fedsaf.prototypes.text_sources import hashed_text
-from fedsaf.types import ServerContext
 
 C, D = 4, 6
 NAMES = ("sea lion", "lion", "truck", "fire_truck")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import ServerContext
 from fedsaf.prototypes.margins import max_of_min, max_pair, nearest_distances
 from fedsaf.prototypes.trainable import Trainable, margin_contrastive
-from fedsaf.seeding import torch_generator
-from fedsaf.types import ServerContext
 
 P = torch.tensor([[1, 0, 0], [0, 2, 0], [0, 0, 3], [1, 1, 1]], dtype=torch.float64)
 Q = torch.tensor([[2, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]], dtype=torch.float64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedsaf.types import ImageFacts, InputFacts
+from fedsaf.core.types import ImageFacts, InputFacts
 
 PADDINGS = ("zero", "reflect")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedsaf.types import CountFacts, ImageFacts, InputFacts, TokenFacts
+from fedsaf.core.types import CountFacts, ImageFacts, InputFacts, TokenFacts
 
 
 def batch_bounds(n: int, batch_size: int, drop_last: bool | str, min_remainder: int) -> list[tuple[int, int]]:

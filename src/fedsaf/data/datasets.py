@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsaf.types import InputFacts
+from fedsaf.core.types import InputFacts
 
 
 @dataclass(frozen=True)

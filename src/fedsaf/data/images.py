@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from fedsaf.core.seeding import derive_seed, numpy_generator
+from fedsaf.core.types import ImageFacts
 from fedsaf.data.annotations import Annotations
 from fedsaf.data.datasets import LabelledDataset, Source, balanced_subset, first_per_class
 from fedsaf.data.decode import decoded_blocks, decoded_shape
 from fedsaf.data.items import ImageItems, Undecoded
 from fedsaf.data.pixels import Pixels, pixels_in_file, pixels_in_memory
-from fedsaf.seeding import derive_seed, numpy_generator
-from fedsaf.types import ImageFacts
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsaf.seeding import numpy_generator
+from fedsaf.core.seeding import numpy_generator
 
 Rng = np.random.Generator | np.random.RandomState
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from fedsaf.core.types import TokenFacts
 from fedsaf.data.datasets import LabelledDataset, OrderedSplit, Source
 from fedsaf.data.named import named_parts
 from fedsaf.data.tables import TablePart
 from fedsaf.data.text_files import text_parts
 from fedsaf.data.windows import ALPHABET, LENGTH, STRANGER, byte_ids, character_ids, cut_windows
-from fedsaf.types import TokenFacts
 
 log = logging.getLogger(__name__)
 

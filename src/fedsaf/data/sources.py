@@ -10,10 +10,10 @@ from typing import ClassVar
 import numpy as np
 from PIL import Image
 
+from fedsaf.core.seeding import numpy_generator
 from fedsaf.data.folders import class_files
 from fedsaf.data.images import ImageSource, RawImages
 from fedsaf.data.items import ListedItems
-from fedsaf.seeding import numpy_generator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedsaf.core.seeding import numpy_generator
 from fedsaf.data.texts import RawTexts, TextSource
-from fedsaf.seeding import numpy_generator
 
 _OWN_WORDS, _COMMON_WORDS, _LENGTHS = 8, 40, (6, 24)
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedsaf.core.seeding import numpy_generator
 from fedsaf.data.annotations import Annotations
 from fedsaf.data.datasets import LabelledDataset, Samples, Source, balanced_subset
 from fedsaf.data.labels import EncodedLabels
 from fedsaf.data.vocabulary import FORMS, Form, cached_words, words_hash
-from fedsaf.seeding import numpy_generator
 
 log = logging.getLogger(__name__)
 

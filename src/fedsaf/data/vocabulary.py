@@ -19,8 +19,8 @@ import numpy as np
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import __version__ as tokenizers_version
 
+from fedsaf.core.types import CountFacts, InputFacts, TokenFacts
 from fedsaf.data.cache import cache_folder
-from fedsaf.types import CountFacts, InputFacts, TokenFacts
 
 log = logging.getLogger(__name__)
 

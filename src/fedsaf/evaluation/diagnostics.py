@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedsaf.alignment.decomposition import decompose
-from fedsaf.alignment.numerics import unit_rows
-from fedsaf.alignment.structure import NORM_FLOOR, centre
+from fedsaf.core.types import Message, Upload
+from fedsaf.losses.decomposition import decompose
+from fedsaf.losses.numerics import unit_rows
+from fedsaf.losses.structure import NORM_FLOOR, centre
 from fedsaf.prototypes.margins import nearest_distances
-from fedsaf.types import Message, Upload
 
 ENERGY = 0.9
 """Share of the squared singular values that the counted directions must hold."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsaf.types import ClassTable
+from fedsaf.core.types import ClassTable
 
 
 class Predictor(Protocol):

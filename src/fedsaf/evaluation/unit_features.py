@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fedsaf.alignment.contrastive import COSINE_FLOOR
-from fedsaf.alignment.numerics import unit_rows
+from fedsaf.losses.contrastive import COSINE_FLOOR
+from fedsaf.losses.numerics import unit_rows
 
 
 class ScaledFeatures:

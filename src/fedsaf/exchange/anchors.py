@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedsaf.core.types import Message
 from fedsaf.exchange.carriers import PrototypeCarrier
 from fedsaf.exchange.hooks import NoHook
 from fedsaf.prototypes.margins import mean_of_min
-from fedsaf.types import Message
 
 
 class RememberingCarrier(PrototypeCarrier):

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from fedsaf.core.types import ClassTable, Message, StepView
 from fedsaf.prototypes.statistics import ClassMeans
-from fedsaf.types import ClassTable, Message, StepView
 
 COLLECTIONS = ("clean", "running_all", "running_last", "stale")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedsaf.types import Message, ServerContext, StepView, Upload
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
 
 if TYPE_CHECKING:
     from torch import Tensor

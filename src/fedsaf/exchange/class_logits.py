@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsaf.core.types import ClassTable, Message, ServerContext, StepView, Upload
 from fedsaf.exchange.carriers import PrototypeCarrier
 from fedsaf.prototypes.constructors import Mean
 from fedsaf.prototypes.statistics import ClassMeans
-from fedsaf.types import ClassTable, Message, ServerContext, StepView, Upload
 
 NEVER = -1
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Size, Tensor
 
-from fedsaf.types import Message
+from fedsaf.core.types import Message
 
 FACTORS = ("|U", "|S", "|V")
 

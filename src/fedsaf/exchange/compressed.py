@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.codecs import Codec, Full, KernelwiseLowRank, LowRank, decode, encode
 from fedsaf.exchange.parameters import ParameterCarrier, mean_of_messages, travelling
 from fedsaf.exchange.scopes import read_scope, scope_module, write_scope
-from fedsaf.types import Message, ServerContext, Upload
 
 CODECS: dict[str, Codec] = {"svd": LowRank(), "updates": LowRank(), "htfllib_svd": KernelwiseLowRank(), "none": Full()}
 REFERENCE, UPDATE = "reference", "update:"

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
 from fedsaf.exchange.hooks import NoHook
 from fedsaf.exchange.parameters import ParameterMean, travelling
-from fedsaf.types import Message, ServerContext, StepView, Upload
 
 PREFIX = "control."
 """Where c_i stands in a client's memory, before the name of the parameter."""

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.parameters import ParameterCarrier, travelling
-from fedsaf.types import Message, ServerContext, Upload
 
 
 class InitialParameterCarrier(ParameterCarrier):

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.types import Message, StepView
 from fedsaf.prototypes.statistics import ClassMeans
-from fedsaf.types import Message, StepView
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.seeding import seeded, torch_generator
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
 from fedsaf.exchange.head_trainer import linear_head
 from fedsaf.exchange.parameters import mean_of_messages, travelling
 from fedsaf.exchange.scopes import read_scope, write_scope
 from fedsaf.models.generator import GeneratorShape
 from fedsaf.prototypes.table import restore
-from fedsaf.seeding import seeded, torch_generator
-from fedsaf.types import Message, ServerContext, StepView, Upload
 
 HEAD, GENERATOR = "head.", "generator."
 COUNTER = "norm.num_batches_tracked"

@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import ClassTable, Message, ServerContext, StepView, Upload
 from fedsaf.exchange.carriers import PrototypeCarrier
 from fedsaf.exchange.hooks import NoHook
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
-from fedsaf.seeding import torch_generator
-from fedsaf.types import ClassTable, Message, ServerContext, StepView, Upload
 
 QUIZ, TRAIN = "quiz_size", "train_size"
 

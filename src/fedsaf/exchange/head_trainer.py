@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.carriers import PrototypeCarrier
 from fedsaf.exchange.scopes import write_scope
 from fedsaf.prototypes.table import checked_messages, restore
-from fedsaf.seeding import torch_generator
-from fedsaf.types import Message, ServerContext, Upload
 
 LINEAR_HEAD = {"weight", "bias"}
 

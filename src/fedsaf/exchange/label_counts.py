@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
 from fedsaf.prototypes.table import restore
-from fedsaf.types import Message, ServerContext, StepView, Upload
 
 
 class LabelCountCarrier:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
 from fedsaf.exchange.scopes import read_scope, write_scope
-from fedsaf.types import Message, ServerContext, StepView, Upload
 
 
 class ParameterCarrier:

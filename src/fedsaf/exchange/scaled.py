@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedsaf.core.types import Message
 from fedsaf.exchange.carriers import PrototypeCarrier
-from fedsaf.types import Message
 
 
 class ScaledPrototypeCarrier(PrototypeCarrier):

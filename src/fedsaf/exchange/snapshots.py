@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from fedsaf.core.types import ClassTable
 from fedsaf.exchange.hooks import NoHook
 from fedsaf.models.frozen import Frozen
 from fedsaf.prototypes.statistics import ClassMeans
-from fedsaf.types import ClassTable
 
 FIRST = ("independent", "global")
 

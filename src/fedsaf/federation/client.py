@@ -9,8 +9,8 @@ from lightning import LightningModule
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from fedsaf.objective.objective import Objective
-from fedsaf.types import StepView
+from fedsaf.core.types import StepView
+from fedsaf.losses.objective import Objective
 
 MEMORY = "memory."
 

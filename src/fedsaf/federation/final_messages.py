@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from fedsaf.core.types import ClientResult, Message
 from fedsaf.federation.server import Server
-from fedsaf.types import ClientResult, Message
 
 CLASS_ROWS = {"labels", "means"}
 """Parts of a message that holds one row per class of its client."""

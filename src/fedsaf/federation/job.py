@@ -13,6 +13,7 @@ import torch
 from lightning.fabric import Fabric
 from torch.optim import Optimizer
 
+from fedsaf.core.types import ImageFacts, ServerContext
 from fedsaf.data.augment import Augment
 from fedsaf.data.batches import batch_bounds, preparation
 from fedsaf.data.federated import FederatedData
@@ -33,7 +34,6 @@ from fedsaf.federation.server import Server
 from fedsaf.federation.store import STORES, open_store
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.groups import ModelGroup
-from fedsaf.types import ImageFacts, ServerContext
 
 log = logging.getLogger("fedsaf")
 

@@ -10,6 +10,8 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from fedsaf.core.seeding import seeded, torch_generator
+from fedsaf.core.types import ClientResult, Message
 from fedsaf.evaluation.metrics import ClientAccuracy
 from fedsaf.evaluation.predictors import Predictor
 from fedsaf.exchange.channel import Channel
@@ -17,8 +19,6 @@ from fedsaf.exchange.hooks import LocalHook
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.feed import ClientFeed
 from fedsaf.federation.interrupt import Interrupted
-from fedsaf.seeding import seeded, torch_generator
-from fedsaf.types import ClientResult, Message
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from fedsaf.core.types import ClientResult, Message
 from fedsaf.federation.feed import ClientFeed
 from fedsaf.federation.interrupt import Interrupted
 from fedsaf.federation.local import LocalWork
@@ -15,7 +16,6 @@ from fedsaf.federation.records import RoundFacts
 from fedsaf.federation.sampling import cohort
 from fedsaf.federation.saver import Saver
 from fedsaf.federation.server import Server
-from fedsaf.types import ClientResult, Message
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 from fedsaf.evaluation.predictors import Predictor
 from fedsaf.exchange.channel import Channel
 from fedsaf.exchange.hooks import LocalHook
+from fedsaf.losses.objective import Objective
 from fedsaf.models.companions import Companion
 from fedsaf.models.groups import ModelGroup
-from fedsaf.objective.objective import Objective
 
 _NEEDS = {
     "one_architecture": (

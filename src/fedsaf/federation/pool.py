@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from fedsaf.core.seeding import seeded
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.method import Method
 from fedsaf.models.companions import ModelContext
-from fedsaf.seeding import seeded
 
 INITIALISATIONS: dict[str, Callable[[int, int, int], tuple[int, str, int]]] = {
     "independent": lambda seed, client, kind: (seed, "initialise", client),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedsaf.core.types import ClientResult, Message, RoundRecord
 from fedsaf.evaluation.metrics import summarise_accuracies
 from fedsaf.federation.ranks import Failure
 from fedsaf.federation.server import Server
-from fedsaf.types import ClientResult, Message, RoundRecord
 
 
 @dataclass

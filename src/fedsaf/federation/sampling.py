@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedsaf.seeding import numpy_generator
+from fedsaf.core.seeding import numpy_generator
 
 
 def cohort(seed: int, round: int, num_clients: int, participation_ratio: float) -> list[int]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from fedsaf.core.types import RoundRecord
 from fedsaf.federation.checkpoint import Checkpoint
 from fedsaf.federation.final_messages import save_uploads
 from fedsaf.federation.memory import largest, take_peaks
@@ -13,7 +14,6 @@ from fedsaf.federation.pool import ClientPool
 from fedsaf.federation.ranks import Ranks
 from fedsaf.federation.records import RecordBuilder, RoundFacts
 from fedsaf.federation.server import Server
-from fedsaf.types import RoundRecord
 
 
 class Saver:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from fedsaf.core.types import ClientResult, Message, ServerContext, Upload
 from fedsaf.exchange.channel import Channel
-from fedsaf.types import ClientResult, Message, ServerContext, Upload
 
 
 class Server:

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from torch import nn
 
+from fedsaf.core.types import InputFacts
 from fedsaf.models.groups import ModelGroup
-from fedsaf.types import InputFacts
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from fedsaf.core.types import CountFacts
 from fedsaf.models.groups import ModelGroup
-from fedsaf.types import CountFacts
 
 LAST_WIDTH = 100
 """W, the last hidden layer that all MLPs have in common."""

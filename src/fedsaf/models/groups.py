@@ -12,10 +12,10 @@ from typing import ClassVar, Protocol
 import torch
 from torch import nn
 
+from fedsaf.core.types import CountFacts, ImageFacts, InputFacts, TokenFacts
 from fedsaf.models.heads import build_head, check_head
 from fedsaf.models.projection import check_feature_map
 from fedsaf.models.split import SplitModel
-from fedsaf.types import CountFacts, ImageFacts, InputFacts, TokenFacts
 
 FITTING: dict[type, tuple[str, str]] = {
     ImageFacts: ("images", "htfe9"),

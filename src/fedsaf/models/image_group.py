@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedsaf.core.types import ImageFacts
 from fedsaf.models.backbones import ImageArchitecture, find_architecture
 from fedsaf.models.groups import ModelGroup
-from fedsaf.types import ImageFacts
 
 _MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 
 from torch import nn
 
+from fedsaf.core.types import TokenFacts
 from fedsaf.models.groups import ModelGroup
 from fedsaf.models.text import TEXT_ARCHITECTURES, TextArchitecture
-from fedsaf.types import TokenFacts
 
 
 class TextGroup(ModelGroup):

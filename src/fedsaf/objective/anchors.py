@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.types import StepView
 from fedsaf.prototypes.trainable import margin_contrastive
-from fedsaf.types import StepView
 
 
 class MarginContrast:

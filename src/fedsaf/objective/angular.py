@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.types import StepView
 from fedsaf.prototypes.text_prior import scaled_cosine_loss
-from fedsaf.types import StepView
 
 COSINE_LIMIT = 1 - 1e-7
 """Cosines are clamped to this before the arc cosine, whose slope is infinite at 1."""

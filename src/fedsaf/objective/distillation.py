@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsaf.alignment.numerics import inactive
-from fedsaf.types import StepView
+from fedsaf.core.types import StepView
+from fedsaf.losses.numerics import inactive
 
 
 class LogitDistillation:

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsaf.alignment.numerics import inactive
-from fedsaf.types import StepView
+from fedsaf.core.types import StepView
+from fedsaf.losses.numerics import inactive
 
 
 class GeneratedCrossEntropy:

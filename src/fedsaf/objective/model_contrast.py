@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsaf.alignment.contrastive import COSINE_FLOOR
-from fedsaf.alignment.numerics import checked, full_precision, unit_rows
-from fedsaf.types import StepView
+from fedsaf.core.types import StepView
+from fedsaf.losses.contrastive import COSINE_FLOOR
+from fedsaf.losses.numerics import checked, full_precision, unit_rows
 
 
 @full_precision

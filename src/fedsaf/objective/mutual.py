@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsaf.types import StepView
+from fedsaf.core.types import StepView
 
 REDUCTIONS = ("batchmean", "elementwise_mean")
 LEAST_ERROR = 1e-8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedsaf.types import StepView
+from fedsaf.core.types import StepView
 
 
 class Proximal:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
-from fedsaf.types import Message, ServerContext, Upload
 
 
 class Mean:

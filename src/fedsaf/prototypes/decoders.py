@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedsaf.seeding import seeded
-from fedsaf.types import ImageFacts
+from fedsaf.core.seeding import seeded
+from fedsaf.core.types import ImageFacts
 
 GENERATORS = ("file", "trained_decoder", "random_decoder")
 BASE = 4

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedsaf.core.seeding import seeded, torch_generator
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.decoders import GeneratorSource, make_images
 from fedsaf.prototypes.latent import LatentAlignment, LatentTraining
 from fedsaf.prototypes.projection import semi_orthogonal
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
-from fedsaf.seeding import seeded, torch_generator
-from fedsaf.types import Message, ServerContext, Upload
 
 OUTPUTS = ("table", "pairs")
 GENERATOR = "generator."

@@ -11,9 +11,9 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.table import existing_rows, restore
-from fedsaf.seeding import torch_generator
-from fedsaf.types import Message, ServerContext, Upload
 
 ENERGY_TEMPERATURE = 0.5
 STEP = 0.1

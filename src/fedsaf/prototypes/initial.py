@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from fedsaf.core.seeding import torch_generator
+from fedsaf.core.types import ServerContext, Upload
 from fedsaf.prototypes.constructors import Mean
-from fedsaf.seeding import torch_generator
-from fedsaf.types import ServerContext, Upload
 
 INITIAL = ("exchange", "random", "none")
 

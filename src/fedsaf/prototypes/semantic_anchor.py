@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from fedsaf.core.seeding import seeded, torch_generator
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.margins import mean_of_min
 from fedsaf.prototypes.statistics import class_means
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
 from fedsaf.prototypes.trainable import PairTraining
-from fedsaf.seeding import seeded, torch_generator
-from fedsaf.types import Message, ServerContext, Upload
 
 VARIANTS = ("ema", "train")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedsaf.types import ClassStatistics
+from fedsaf.core.types import ClassStatistics
 
 
 def class_means(z: Tensor, y: Tensor, num_classes: int) -> ClassStatistics:

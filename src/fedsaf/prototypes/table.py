@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
-from fedsaf.types import Message, Upload
+from fedsaf.core.types import Message, Upload
 
 
 def checked_messages(uploads: Sequence[Upload], num_classes: int, feature_dim: int) -> Iterator[Message]:

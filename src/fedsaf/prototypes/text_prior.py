@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedsaf.core.seeding import seeded, torch_generator
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.projection import semi_orthogonal
 from fedsaf.prototypes.statistics import class_means
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
 from fedsaf.prototypes.text_sources import SOURCES, TextSettings
-from fedsaf.seeding import seeded, torch_generator
-from fedsaf.types import Message, ServerContext, Upload
 
 NORM_FLOOR = 1e-8
 

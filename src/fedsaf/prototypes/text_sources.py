@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from fedsaf.types import ServerContext
+from fedsaf.core.types import ServerContext
 
 OFFSET_STD = 0.02
 """Standard deviation of the initial offsets and context tokens."""

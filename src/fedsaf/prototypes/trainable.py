@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedsaf.core.seeding import seeded, torch_generator
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.margins import max_of_min, max_pair
 from fedsaf.prototypes.statistics import class_means
 from fedsaf.prototypes.table import checked_messages, existing_rows, restore
-from fedsaf.seeding import seeded, torch_generator
-from fedsaf.types import Message, ServerContext, Upload
 
 SQUARE_FLOOR = 1e-12
 """Squared distances below this are 0, and constant: the slope of the root is infinite there."""

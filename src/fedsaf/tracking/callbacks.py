@@ -1,0 +1,135 @@
+"""The Hydra callback that closes a sweep with a table of what ran, what was skipped and what failed."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
+
+from fedsaf.core.config import ConfigError
+from fedsaf.tracking.closing import SEED, Run, closing_table, failures, read_run, wide_console
+from fedsaf.tracking.recorder import write_atomically
+
+log = logging.getLogger(__name__)
+
+UNFINISHED = "unfinished"
+POLL_SECONDS = 0.5
+
+
+class ClosingTable(Callback):
+    """Notes the outcome of each job at once, and prints one line per cell when the sweep is over.
+
+    The task function returns ``{"folder": run folder, "outcome": "finished" | "resumed" | "skipped" | ...}``. Outcomes
+    pass through files in the sweep folder, since a launcher may run jobs in other processes; these learn the name of
+    the files from their copy of the callback, and two sweeps at once do not meet. Hydra skips ``on_multirun_end`` when
+    a job failed, so the table is printed at the end of the process then. A job that was killed could note nothing: the
+    note of its start is left. Launchers give up at once then, so the table waits for the other jobs on this machine.
+
+    Args:
+        predictors: prediction rules, one table each.
+        measure: pooled or client_mean.
+    """
+
+    def __init__(self, predictors: list[str], measure: str) -> None:
+        self.predictors = list(predictors)
+        self.measure = measure
+        self._outcomes: Path | None = None
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Make a place for the outcomes of this sweep; see that the table is printed whatever happens."""
+        folder = Path(config.hydra.sweep.dir).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._outcomes = Path(tempfile.mkdtemp(prefix=".outcomes-", dir=folder))
+        atexit.register(self._print_table)
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Note that a job of a sweep has begun, and who works on it."""
+        if self._outcomes is not None:
+            content = OmegaConf.to_container(config, resolve=False)
+            del content["hydra"]
+            self._write(config, content, outcome=UNFINISHED, folder=None, reason="killed, or asked to stop")
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Note how a job of a sweep ended; a failure goes to the job's own log at once.
+
+        Raises:
+            SystemExit: with status 1 after a failure if ``stop_on_failure`` says so; Hydra lets nothing else out of a
+                callback.
+        """
+        if self._outcomes is None:
+            return
+        # The property would print and raise the exception of a failed job.
+        result = job_return._return_value
+        failed = job_return.status == JobStatus.FAILED
+        if failed:
+            if isinstance(result, ConfigError):  # its one line says all
+                log.error("job %s failed: %s", config.hydra.job.num, result)
+            else:
+                log.error("job %s failed", config.hydra.job.num, exc_info=result)
+        self._write(
+            config,
+            OmegaConf.to_container(job_return.cfg, resolve=False),
+            outcome="failed" if failed else result["outcome"],
+            folder=None if failed else str(result["folder"]),
+            reason=f"{type(result).__name__}: {result}".partition("\n")[0] if failed else "",
+        )
+        if failed and config.stop_on_failure:
+            raise SystemExit(1)
+
+    def _write(self, config: DictConfig, content: dict[str, Any], **note: Any) -> None:
+        """Write or replace the note of one job."""
+        choices = OmegaConf.to_container(config.hydra.runtime.choices)
+        content["choices"] = {key: value for key, value in choices.items() if not key.startswith("hydra/")}
+        content["overrides"] = list(config.hydra.overrides.task)
+        note |= {"config": content, "pid": os.getpid(), "host": socket.gethostname()}
+        write_atomically(self._outcomes / f"{int(config.hydra.job.num):06d}.json", json.dumps(note, default=str))
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Print the table of a sweep whose jobs all returned."""
+        atexit.unregister(self._print_table)
+        self._print_table()
+
+    def _print_table(self) -> None:
+        while any(_is_working(note) for note in self._notes()):
+            time.sleep(POLL_SECONDS)
+        runs = [_read_outcome(note) for note in self._notes()]
+        shutil.rmtree(self._outcomes)
+        console = wide_console()
+        for predictor in self.predictors:
+            if any(run.summary and run.summary.get(predictor) for run in runs) or predictor == self.predictors[0]:
+                console.print(closing_table(runs, predictor, self.measure))
+        for line in failures(runs):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _notes(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted(self._outcomes.glob("*.json"))]
+
+
+def _is_working(note: dict[str, Any]) -> bool:
+    """Return whether another process of this machine still works on a job."""
+    if note["outcome"] != UNFINISHED or note["host"] != socket.gethostname() or note["pid"] == os.getpid():
+        return False
+    try:
+        return psutil.Process(note["pid"]).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _read_outcome(note: dict[str, Any]) -> Run:
+    """Return the job, with what its run folder holds if it has one: the numbers, and a seed that was drawn."""
+    config, recorded = note["config"], read_run(Path(note["folder"])) if note["folder"] else None
+    if recorded is None:
+        return Run(config, note["outcome"], None, note["reason"])
+    return Run({**config, SEED: recorded.config.get(SEED)}, note["outcome"], recorded.summary, note["reason"])

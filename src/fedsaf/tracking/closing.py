@@ -1,0 +1,267 @@
+"""Tables that close a run or a sweep, made from recorded run folders alone.
+
+A cell is a configuration without its seed. Its numbers come from runs that finished; a cell without one shows none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fedsaf.core.config import is_derived
+from fedsaf.tracking.domains import DOMAIN_MEAN
+from fedsaf.tracking.recorder import STATUS, SUMMARY, read_json
+from fedsaf.tracking.summary import PREDICTORS
+
+ALWAYS_SHOWN = ("method", "alignment", "partition")
+SEED = "seed"
+NOT_A_SETTING = (SEED, "force", "hydra", "logger")
+"""Overrides and choices, with all below them, that name no cell: they cannot change what a cell is about."""
+ABSENT = "-"
+READ_BY_METHOD = ("alignment", "prototype")
+"""Groups that a method may not read, or fixes itself; their choice then says nothing about the run."""
+MIB = 2**20
+MAX_DOMAINS = 20
+"""Domains that the table of a run names; federations of users have hundreds."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One job of a sweep, or one run folder.
+
+    Attributes:
+        config: resolved configuration with ``choices`` and ``overrides``; {} if it was never written.
+        outcome: finished, resumed, skipped (was finished before), failed, unfinished, interrupted, running or missing.
+        summary: content of ``summary.json``, only if the run finished.
+        reason: why it failed; empty otherwise.
+    """
+
+    config: Mapping[str, Any]
+    outcome: str
+    summary: Mapping[str, Any] | None
+    reason: str
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder; one that does not exist or holds no status has the outcome ``missing``."""
+    from omegaconf import OmegaConf
+
+    path = folder / "config.yaml"
+    config = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else {}
+    status = read_json(folder / STATUS) or {"state": "missing"}
+    summary = read_json(folder / SUMMARY) if status["state"] == "finished" else None
+    return Run(config, status["state"], summary, str(status.get("reason", "")))
+
+
+def settings_of(runs: Sequence[Run]) -> list[dict[str, str]]:
+    """Return what names the cell of each run: its choices, the numbers at the top of its configuration, what was swept.
+
+    Keys whose value all runs share are left out, except method, alignment and partition; the seed always is. A key that
+    a run lacks is shown as ``-``.
+    """
+    swept = {name for run in runs for name in _overridden(run) if not _is_group(name, runs)}
+    full = [_settings(run, swept) for run in runs]
+    keys = list(dict.fromkeys(key for settings in full for key in settings))
+    shown = [key for key in keys if key in ALWAYS_SHOWN or len({settings.get(key, ABSENT) for settings in full}) > 1]
+    shown.sort(key=lambda key: ALWAYS_SHOWN.index(key) if key in ALWAYS_SHOWN else len(ALWAYS_SHOWN))
+    return [{key: settings.get(key, ABSENT) for key in shown} for settings in full]
+
+
+def cells(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
+    """Group runs by cell, in order of appearance.
+
+    Two finished runs of one cell with the same seed but different configuration hashes differ in something that no
+    setting shows: they are set apart by their hash, never averaged. The same run met twice counts once.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    for settings, run in zip(settings_of(runs), runs, strict=True):
+        groups.setdefault(tuple(settings.items()), []).append(run)
+    result = []
+    for settings, members in groups.items():
+        hashes = {(run.config.get(SEED), run.summary["config_hash"]): run for run in members if run.summary}
+        if len(hashes) == len({seed for seed, _ in hashes}):
+            result.append((dict(settings), members))
+            continue
+        for run in members:
+            label = run.summary["config_hash"][:8] if run.summary else ABSENT
+            result.append(({**dict(settings), "config": label}, [run]))
+    return result
+
+
+def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
+    """Return one line per cell: mean and population standard deviation over seeds, and how many runs are behind it.
+
+    Args:
+        runs: jobs of a sweep, or run folders.
+        predictor: prediction rule, such as classifier or nearest_prototype.
+        measure: pooled or client_mean.
+
+    Returns:
+        The table. ``n`` counts finished runs with a number; the standard deviation divides by n, so one run has 0.
+    """
+    table = Table(
+        title=f"{predictor.replace('_', ' ')} accuracy in %, {measure.replace('_', ' ')}: mean ± std over n seeds",
+        caption="best: round with the largest pooled accuracy on the test parts; std divides by n",
+        title_justify="left",
+        caption_justify="left",
+    )
+    grouped = cells(runs)
+    names = list(dict.fromkeys(key for settings, _ in grouped for key in settings))
+    for name in names:
+        last = name.rpartition(".")[2]
+        is_unique = sum(other.rpartition(".")[2] == last for other in names) == 1
+        table.add_column(last if is_unique else name, overflow="fold")
+    for name in ("best", "last", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("jobs")
+    for settings, members in grouped:
+        best, last = (_accuracies(members, predictor, when, measure) for when in ("best", "last"))
+        outcomes = Counter(run.outcome for run in members)
+        table.add_row(
+            *(settings.get(name, ABSENT) for name in names),
+            mean_and_std(best),
+            mean_and_std(last),
+            str(len(best)),
+            ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()),
+        )
+    return table
+
+
+def mean_and_std(values: Sequence[float]) -> str:
+    """Return mean and population standard deviation of fractions as percentages; ``-`` for no value.
+
+    >>> mean_and_std([0.70, 0.74])
+    '72.00 ± 2.00'
+    """
+    return f"{100 * fmean(values):.2f} ± {100 * pstdev(values):.2f}" if values else ABSENT
+
+
+def failures(runs: Iterable[Run]) -> list[str]:
+    """Return one line per job that failed or did not end: what it was asked and why."""
+    return [
+        f"{run.outcome}: {' '.join(run.config.get('overrides', ())) or 'default configuration'}: {run.reason}"
+        for run in runs
+        if run.outcome in ("failed", "unfinished")
+    ]
+
+
+def run_table(summary: Mapping[str, Any]) -> Table:
+    """Return the result of one finished run, from its ``summary.json``: accuracies, traffic, time and memory.
+
+    Where clients hold domains, each prediction rule is followed by one line per domain and their unweighted mean; these
+    have a best round of their own, that of the largest mean. Beyond ``MAX_DOMAINS`` the mean stands alone.
+    """
+    table = Table(
+        title=f"accuracy in %, pooled (client mean), after {summary['rounds']} rounds",
+        caption=_costs(summary),
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name in ("prediction", "last", "best", "best round"):
+        table.add_column(name, justify="left" if name == "prediction" else "right", no_wrap=True)
+    for name in dict.fromkeys((*PREDICTORS, *sorted(summary))):
+        if _is_prediction(summary.get(name)):
+            last, best = summary[name]["last"], summary[name]["best"]
+            table.add_row(name.replace("_", " "), _percent(last), _percent(best), str(best["round"]))
+            for row in _domain_rows((summary.get("domains") or {}).get(name)):
+                table.add_row(*row)
+    return table
+
+
+def _domain_rows(domains: Mapping[str, Any] | None) -> list[tuple[str, str, str, str]]:
+    """Return one line per domain and one for their mean; [] if the run has none."""
+    if not domains:
+        return []
+    last, best = domains["last"], domains["best"]
+    names = list(best["accuracy"])
+    parts = [(name, last["accuracy"][name], best["accuracy"][name]) for name in names if len(names) <= MAX_DOMAINS]
+    parts.append((f"mean over {len(names)} domains", last[DOMAIN_MEAN], best[DOMAIN_MEAN]))
+    return [
+        (f"  {name}", *(ABSENT if value is None else f"{100 * value:.2f}" for value in values), str(best["round"]))
+        for name, *values in parts
+    ]
+
+
+def _costs(summary: Mapping[str, Any]) -> str:
+    mib = {name: f"{summary[f'{name}_bytes'] / MIB:.2f} MiB" for name in ("upload", "download")}
+    seconds = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
+    parts = [f"uploaded {mib['upload']}, downloaded {mib['download']}", f"seconds: {seconds}"]
+    if summary.get("median_round_seconds") is not None:
+        parts.append(f"median {summary['median_round_seconds']:.1f} s per round")
+    memory = {"resident": "memory of the largest rank", "device": "memory of the device"}
+    parts += [
+        f"peak {name} {summary[f'max_{key}_bytes'] / MIB:.0f} MiB"
+        for key, name in memory.items()
+        if summary.get(f"max_{key}_bytes") is not None
+    ]
+    return "; ".join(parts)
+
+
+def wide_console() -> Console:
+    """Return a console for tables: as wide as the terminal, or wide enough for any table where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=240)
+
+
+def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) -> list[float]:
+    found: dict[str, float | None] = {}
+    for run in runs:
+        if run.summary and run.summary.get(predictor):
+            found[run.summary["config_hash"]] = run.summary[predictor][when].get(measure)
+    return [value for value in found.values() if value is not None]
+
+
+def _settings(run: Run, swept: Iterable[str]) -> dict[str, str]:
+    reads = _select(run.config, "method.reads")
+    unread = () if reads is None else set(READ_BY_METHOD) - set(reads)
+    choices = {
+        key: None if key in unread else value
+        for key, value in run.config.get("choices", {}).items()
+        if _names_cell(key)
+    }
+    if "method" in choices:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
+        choices["method"] = _select(run.config, "method.name") or choices["method"]
+    numbers = {key: value for key, value in run.config.items() if isinstance(value, int | float) and _names_cell(key)}
+    values = {key: _select(run.config, key) for key in sorted(swept)}
+    return {key: _text(value) for key, value in {**choices, **numbers, **values}.items()}
+
+
+def _overridden(run: Run) -> list[str]:
+    names = (text.lstrip("+~").partition("=")[0].partition("@")[0] for text in run.config.get("overrides", ()))
+    return [name for name in names if _names_cell(name)]
+
+
+def _is_group(name: str, runs: Sequence[Run]) -> bool:
+    return any(name in run.config.get("choices", {}) for run in runs)
+
+
+def _names_cell(name: str) -> bool:
+    """Return whether a choice or key tells cells apart; what two choices make of a third follows from them."""
+    return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING and not is_derived(name)
+
+
+def _select(config: Mapping[str, Any], name: str) -> Any:
+    value: Any = config
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _text(value: Any) -> str:
+    return ABSENT if value is None else str(value)
+
+
+def _percent(accuracy: Mapping[str, Any]) -> str:
+    mean = accuracy.get("client_mean")
+    return f"{100 * accuracy['pooled']:.2f}" + (f" ({100 * mean:.2f})" if mean is not None else "")
+
+
+def _is_prediction(value: Any) -> bool:
+    return isinstance(value, Mapping) and "last" in value and "best" in value

@@ -1,0 +1,253 @@
+"""The mirror of a run in Weights & Biases: it follows the records, and the run never depends on it.
+
+``wandb`` is imported by :class:`WandbTracker` alone, when it starts. No exception leaves a tracker: a mirror that fails
+says so once and stays silent, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedsaf.core.types import RoundRecord
+from fedsaf.tracking.mirrored import Tally, flatten, mirrored_choices, run_labels
+from fedsaf.tracking.upload import knock
+
+log = logging.getLogger(__name__)
+
+MODES = ("auto", "online", "offline", "disabled")
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a tracker is told about the run.
+
+    Attributes:
+        folder: run folder.
+        config: the resolved configuration, plain values.
+        choices: config group to choice.
+        rounds: T, the last round that will be logged.
+        run_id: id from the checkpoint of an interrupted run, None for a new one.
+        rank: process rank; only rank 0 mirrors.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    choices: Mapping[str, str]
+    rounds: int
+    run_id: str | None
+    rank: int
+
+
+class Tracker(Protocol):
+    """A mirror of the records: ``start`` once, ``log`` once per round, ``finish`` always, and no call raises."""
+
+    def start(self, info: RunInfo) -> None:
+        """Open the mirror."""
+
+    def log(self, record: RoundRecord) -> None:
+        """Mirror one round."""
+
+    def finish(self, exit_code: int) -> None:
+        """Close the mirror; 0 means that the run finished."""
+
+    def state(self) -> dict[str, str | None]:
+        """Return what the checkpoint must keep: ``run_id``."""
+
+
+class NoTracker:
+    """Mirrors nothing."""
+
+    def start(self, info: RunInfo) -> None:
+        """Do nothing."""
+
+    def log(self, record: RoundRecord) -> None:
+        """Do nothing."""
+
+    def finish(self, exit_code: int) -> None:
+        """Do nothing."""
+
+    def state(self) -> dict[str, str | None]:
+        """Return no id."""
+        return {"run_id": None}
+
+
+class WandbTracker:
+    """Mirrors a run in Weights & Biases, online or into an offline file in the run folder; it never asks anything.
+
+    A resumed run keeps its id. Online it is continued. Offline every start writes a file of its own,
+    ``wandb/offline-run-<time>-<id>``, and ``wandb sync <run folder>/wandb/offline-run-*`` uploads the parts of one id
+    in order of start into one run; a caller that logs a round only when it is in a checkpoint makes parts that do not
+    overlap. ``round`` is the axis of all metrics.
+
+    Args:
+        project: project name.
+        entity: user or team; None for the default of the account.
+        mode: ``auto`` and ``online`` go online if a key is found and the server answers in time, else offline;
+            ``offline`` never contacts it; ``disabled`` mirrors nothing.
+        init_timeout: seconds the server has to accept the run before it goes offline.
+        finish_timeout: seconds for the last upload; what is left stays in the file, for ``wandb sync``.
+        client_table_every: every k-th round carries a table with one row per client, and so does the last; 0 for the
+            last alone. Clients never get metric names of their own.
+
+    Raises:
+        ValueError: unknown mode, or a limit that is not positive.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        entity: str | None,
+        mode: str,
+        init_timeout: float,
+        finish_timeout: float,
+        client_table_every: int,
+    ) -> None:
+        mode = {"": "auto", "dryrun": "offline"}.get(mode, mode)  # what else WANDB_MODE may hold
+        if mode not in MODES:
+            raise ValueError(f"logger.mode (or WANDB_MODE) is {mode!r}; choose one of {', '.join(MODES)}")
+        for name, value in (("init_timeout", init_timeout), ("finish_timeout", finish_timeout)):
+            if value <= 0:
+                raise ValueError(f"{name}: got {value}, expected a positive number of seconds")
+        self.project, self.entity, self.mode = project, entity, mode
+        self.init_timeout, self.finish_timeout = init_timeout, finish_timeout
+        self.client_table_every = client_table_every
+        self._run: Any = None
+        self._run_id: str | None = None
+        self._rounds = 0
+        self._tally: Tally | None = None
+        self._broken = False
+        self._sets_step = False
+        self._environment = contextlib.ExitStack()
+
+    def start(self, info: RunInfo) -> None:
+        """Open the run; go offline if there is no key, if the key is refused or if nobody answers in time."""
+        if info.rank != 0 or self.mode == "disabled":
+            return
+        self._run_id = info.run_id or secrets.token_hex(4)
+        self._rounds = info.rounds
+        self._tally = Tally((info.config.get("method") or {}).get("predictor"), info.folder)
+        with self._guard("start"):
+            info.folder.mkdir(parents=True, exist_ok=True)
+            self._environment.enter_context(_wandb_environment(info.folder))
+            self._run = self._open(info)
+            self._run.define_metric("round")
+            self._run.define_metric("*", step_metric="round")
+
+    def log(self, record: RoundRecord) -> None:
+        """Mirror one round with one call.
+
+        Online the step of the service is never set, so no round can be refused. Offline it is the round, since every
+        part would begin at step 0 again, and steps of joined parts must not meet.
+        """
+        if self._run is None or self._broken:
+            return
+        with self._guard("log"):
+            values = flatten({**record.metrics, "seconds": record.timing}) | {"round": record.round}
+            if self._tally is not None:
+                values |= self._tally.after(record)
+            step = {"step": record.round} if self._sets_step else {}
+            with_table = bool(record.clients) and self._carries_table(record.round)
+            try:
+                self._run.log({**values, "clients": _client_table(record.clients)} if with_table else values, **step)
+            except Exception as error:
+                if not with_table:
+                    raise
+                # Online a table asks the server before anything is logged: without an answer the numbers still go.
+                log.warning("W&B takes no table of the clients, which clients.jsonl holds: %s", error)
+                self._run.log(values, **step)
+
+    def finish(self, exit_code: int) -> None:
+        """Close the run, also after an error in the run or in the mirror."""
+        run, self._run = self._run, None
+        if run is not None:
+            with self._guard("finish"):
+                run.finish(exit_code=exit_code)
+        self._environment.close()
+
+    def state(self) -> dict[str, str | None]:
+        """Return the id under which the run goes on after a resume."""
+        return {"run_id": self._run_id}
+
+    def _open(self, info: RunInfo) -> Any:
+        import wandb
+
+        settings = wandb.Settings(
+            silent=True,
+            console="off",
+            init_timeout=self.init_timeout,
+            finish_timeout=self.finish_timeout,
+        )
+        wandb.setup(settings=settings)
+        arguments = {
+            "project": self.project,
+            "entity": self.entity,
+            "id": self._run_id,
+            "dir": str(info.folder),
+            "config": {**info.config, **mirrored_choices(info.config, info.choices)},
+            "reinit": "finish_previous",
+            "settings": settings,
+            **run_labels(info.config, info.choices),
+        }
+        if self.mode == "offline":
+            reason = "as asked"
+        else:
+            try:
+                if wandb.login(prompt=False, verify=False):
+                    knock(wandb.setup().settings.base_url, min(self.init_timeout, 3.0))
+                    return wandb.init(mode="online", resume="allow", **arguments)
+                reason = "no API key found; log in with `wandb login` or set WANDB_API_KEY"
+            except Exception as error:
+                reason = str(error).partition("\n")[0]
+                # The service process still holds the id of the run that did not start.
+                wandb.teardown()
+        run = wandb.init(mode="offline", **arguments)
+        self._sets_step = True
+        log.warning(
+            "W&B is offline (%s); upload later with make sync, or: wandb sync %s",
+            reason,
+            info.folder / "wandb/offline-run-*",
+        )
+        return run
+
+    def _carries_table(self, round: int) -> bool:
+        every = self.client_table_every
+        return round == self._rounds or (every > 0 and round > 0 and round % every == 0)
+
+    @contextlib.contextmanager
+    def _guard(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if not self._broken:
+                log.warning(
+                    "W&B stops mirroring this run, which goes on: %s: %s: %s", action, type(error).__name__, error
+                )
+            self._broken = True
+
+
+def _client_table(rows: Sequence[Mapping[str, Any]]) -> Any:
+    import wandb
+
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return wandb.Table(columns=columns, data=[[row.get(column) for column in columns] for row in rows])
+
+
+@contextlib.contextmanager
+def _wandb_environment(folder: Path) -> Iterator[None]:
+    """Keep every file of wandb in the run folder, and its own telemetry from delaying the end of an offline process."""
+    wanted = {"WANDB_DATA_DIR": str(folder / "wandb"), "WANDB_ERROR_REPORTING": "false"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update({name: value for name, value in wanted.items() if before[name] is None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
