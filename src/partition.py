@@ -73,7 +73,7 @@ def show(config: dict[str, Any], choices: dict[str, str]) -> Path:
         OSError: data that are not where they should be, or a folder that cannot be written.
     """
     from fedsaf.assembly import federated_data, show_partition
-    from fedsaf.data.report import partition_picture
+    from fedsaf.data.partition.report import partition_picture
 
     data = federated_data(config)
     show_partition(data)

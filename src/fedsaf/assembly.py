@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from fedsaf.data.federated import FederatedData, Validation, federate
-from fedsaf.data.report import partition_picture, partition_table
+from fedsaf.data.partition.report import partition_picture, partition_table
 from fedsaf.federation.job import Job, Outputs, RunSettings
 from fedsaf.federation.local import LocalPlan
 from fedsaf.federation.loop import LoopSettings

@@ -1,8 +1,8 @@
 """One small federated data set, for this process and for fresh ones."""
 
 from fedsaf.data.federated import FederatedData, federate
-from fedsaf.data.label_shift import Dirichlet
-from fedsaf.data.sources import Synthetic
+from fedsaf.data.partition.label_shift import Dirichlet
+from fedsaf.data.sources.embedded import Synthetic
 
 
 def make(num_clients=20, alpha=0.05, split="stratified", generator="numpy", seed=1, validation=None) -> FederatedData:

@@ -5,7 +5,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from fedsaf.data.datasets import Source
-from fedsaf.data.partition import Partitioner
+from fedsaf.data.partition.partitioner import Partitioner
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedsaf.data.decode import decoded_blocks, decoded_shape
-from fedsaf.data.items import Undecoded
+from fedsaf.data.decode import Undecoded, decoded_blocks, decoded_shape
 
 
 def decode_images(items, places, mode: str, image_size: int | None) -> np.ndarray:

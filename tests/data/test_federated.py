@@ -14,12 +14,12 @@ from rich.console import Console
 
 from fedsaf.data.datasets import LabelledDataset, OrderedSplit
 from fedsaf.data.federated import Validation, federate
-from fedsaf.data.label_shift import Dirichlet, Pathological
-from fedsaf.data.partition import Assignment, Partitioner
-from fedsaf.data.quantity_shift import IID
-from fedsaf.data.record import PartitionRecord
-from fedsaf.data.report import partition_picture, partition_table
-from fedsaf.data.sources import Synthetic
+from fedsaf.data.partition.label_shift import Dirichlet, Pathological
+from fedsaf.data.partition.partitioner import Assignment, Partitioner
+from fedsaf.data.partition.quantity_shift import IID
+from fedsaf.data.partition.record import PartitionRecord
+from fedsaf.data.partition.report import partition_picture, partition_table
+from fedsaf.data.sources.embedded import Synthetic
 from tests.data.recipe import make
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_hash_is_the_same_in_a_fresh_process_and_after_other_work():
     make(seed=3)
     assert make().record.hash == here
     code = (
-        "import fedsaf.data.hub, sys; from tests.data.recipe import make;"
+        "import fedsaf.data.sources.image_tables, sys; from tests.data.recipe import make;"
         "print(make().record.hash, 'datasets' in sys.modules)"
     )
     env = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PYTHONHASHSEED": "7"}

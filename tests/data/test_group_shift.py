@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedsaf.data.group_shift import ByDomain, ByUser
+from fedsaf.data.partition.group_shift import ByDomain, ByUser
 from tests.data.partition_rules import run
 
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from fedsaf.data.hub import HubImages
+from fedsaf.data.sources.image_tables import HubImages
 
 
 @pytest.fixture

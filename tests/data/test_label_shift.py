@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from fedsaf.data import label_shift
-from fedsaf.data.label_shift import Dirichlet, Pathological
-from fedsaf.data.splits import random_split
+from fedsaf.data.partition import label_shift
+from fedsaf.data.partition.label_shift import Dirichlet, Pathological
+from fedsaf.data.partition.splits import random_split
 from tests.data.partition_rules import assert_disjoint_and_complete, labels_of, rule_of, run, shuffled
 
 

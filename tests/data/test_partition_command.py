@@ -12,7 +12,7 @@ from PIL import Image
 
 from fedsaf.cli import cells
 from fedsaf.core.config import ConfigError
-from fedsaf.data.record import PartitionRecord
+from fedsaf.data.partition.record import PartitionRecord
 from tests.federation.harness import make_job
 
 ROOT = Path(__file__).parents[2]

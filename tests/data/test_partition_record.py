@@ -12,11 +12,11 @@ from rich.console import Console
 from fedsaf.core.types import ImageFacts
 from fedsaf.data.datasets import LabelledDataset
 from fedsaf.data.federated import federate
-from fedsaf.data.group_shift import ByDomain, ByUser
-from fedsaf.data.label_shift import Pathological
-from fedsaf.data.quantity_shift import IID
-from fedsaf.data.record import PartitionRecord
-from fedsaf.data.report import partition_picture, partition_table
+from fedsaf.data.partition.group_shift import ByDomain, ByUser
+from fedsaf.data.partition.label_shift import Pathological
+from fedsaf.data.partition.quantity_shift import IID
+from fedsaf.data.partition.record import PartitionRecord
+from fedsaf.data.partition.report import partition_picture, partition_table
 
 NAMES = ("art", "unused", "photo", "sketch")
 GROUPS = np.repeat([0, 2, 3], [60, 40, 100])

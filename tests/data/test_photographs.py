@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from PIL import Image
 
-from fedsaf.data.crops import cropped
+from fedsaf.data.decode import cropped
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import LIGHT, TINY, run
 

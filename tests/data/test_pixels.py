@@ -16,9 +16,10 @@ import torch
 from fedsaf.data import decode, pixels
 from fedsaf.data.batches import ClientData, Normalise
 from fedsaf.data.federated import federate
-from fedsaf.data.parquet import Parquet
-from fedsaf.data.quantity_shift import IID
-from fedsaf.data.sources import ImageFolder, Synthetic
+from fedsaf.data.partition.quantity_shift import IID
+from fedsaf.data.sources.embedded import Synthetic
+from fedsaf.data.sources.folders import ImageFolder
+from fedsaf.data.sources.image_tables import Parquet
 
 ROOT = Path(__file__).parents[2]
 
@@ -184,7 +185,7 @@ def test_a_full_disk_is_said_before_decoding(source, monkeypatch, decoded):
 
 def test_two_processes_at_once_decode_once(table, table_options, cache):
     script = (
-        "import sys, json; from fedsaf.data import decode; from fedsaf.data.parquet import Parquet\n"
+        "import sys, json; from fedsaf.data import decode; from fedsaf.data.sources.image_tables import Parquet\n"
         "plain, count = decode._decoded_block, []\n"
         "decode._decoded_block = lambda *args: (count.append(len(args[0])), plain(*args))[1]\n"
         "data = Parquet(**json.loads(sys.argv[1])).load(1)\n"

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedsaf.data.quantity_shift import IID, QuantitySkew
+from fedsaf.data.partition.quantity_shift import IID, QuantitySkew
 from tests.data.partition_rules import assert_disjoint_and_complete, run, shuffled
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from fedsaf.data.decode import decoded_blocks
 from fedsaf.data.federated import federate
-from fedsaf.data.group_shift import ByDomain
+from fedsaf.data.partition.group_shift import ByDomain
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -9,9 +9,17 @@ import pytest
 import torch
 
 from fedsaf.data.federated import federate
-from fedsaf.data.group_shift import ByUser
-from fedsaf.data.shakespeare import SHORT, STRANGE, Shakespeare
-from fedsaf.data.windows import ALPHABET, LENGTH, STRANGER, character_ids, cut_windows
+from fedsaf.data.partition.group_shift import ByUser
+from fedsaf.data.sources.shakespeare import (
+    ALPHABET,
+    LENGTH,
+    SHORT,
+    STRANGE,
+    STRANGER,
+    Shakespeare,
+    character_ids,
+    cut_windows,
+)
 
 REAL_ROOT = os.environ.get("DATA_ROOT")
 

@@ -6,8 +6,9 @@ import torch
 from PIL import Image
 
 from fedsaf.data.datasets import balanced_subset
-from fedsaf.data.parquet import Parquet
-from fedsaf.data.sources import Digits, ImageFolder, Synthetic
+from fedsaf.data.sources.embedded import Digits, Synthetic
+from fedsaf.data.sources.folders import ImageFolder
+from fedsaf.data.sources.image_tables import Parquet
 
 
 def synthetic(common, **options):

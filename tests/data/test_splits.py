@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from fedsaf.data.splits import ordered_split, random_split, stratified_split
+from fedsaf.data.partition.splits import ordered_split, random_split, stratified_split
 
 SPLITS = [stratified_split, random_split]
 

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fedsaf.data.synthetic_text import SyntheticText
+from fedsaf.data.sources.embedded import SyntheticText
 
 OPTIONS = {
     **{"num_samples": 300, "num_classes": 3, "share": 0.3, "num_groups": None, "form": "tokens", "max_length": 16},

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fedsaf.data.federated import federate
-from fedsaf.data.group_shift import ByDomain
-from fedsaf.data.quantity_shift import IID
-from fedsaf.data.text_folder import TextFolder
-from fedsaf.data.text_tables import Csv, HubTexts
+from fedsaf.data.partition.group_shift import ByDomain
+from fedsaf.data.partition.quantity_shift import IID
+from fedsaf.data.sources.folders import TextFolder
+from fedsaf.data.sources.text_tables import Csv, HubTexts
 from fedsaf.data.vocabulary import words_hash
 
 COMMON = {

@@ -22,7 +22,7 @@ from fedsaf.cli import chosen_groups
 from fedsaf.core.config import check, config_hash
 from fedsaf.core.types import RoundRecord
 from fedsaf.data.federated import FederatedData
-from fedsaf.data.record import PartitionRecord
+from fedsaf.data.partition.record import PartitionRecord
 from fedsaf.federation.interrupt import Interrupted, StopRequest
 from fedsaf.federation.job import Job, perform
 from fedsaf.tracking.progress import NullProgress

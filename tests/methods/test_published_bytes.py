@@ -16,7 +16,7 @@ from torch import nn
 from fedsaf.core.types import ImageFacts, ServerContext, Upload
 from fedsaf.data.datasets import LabelledDataset
 from fedsaf.data.federated import FederatedData, federate
-from fedsaf.data.label_shift import Dirichlet
+from fedsaf.data.partition.label_shift import Dirichlet
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.models.companions import ModelContext
 from fedsaf.models.image_group import ImageGroup

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.io import ImageReadMode, decode_image
 
-from fedsaf.data.crops import cropped
-from fedsaf.data.items import ImageItem, Undecoded
-
 Shape = tuple[int, int, int]
 """Of one decoded image: channels, side, side."""
+
+ImageItem = bytes | Path | np.ndarray
+"""The bytes of an image file, its path, or a uint8 array (h, w) or (h, w, 3)."""
+
 
 _CHANNELS = {"L": 1, "RGB": 3}
 _GREY_MODES = ("1", "L", "LA", "La", "F")
@@ -29,6 +33,21 @@ _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _PNG_KINDS = {1: (b"\x08\x00",), 3: (b"\x08\x02",)}
 _JPEG_KINDS = {1: (1,), 3: (1, 3)}
 _READ_MODES = {1: ImageReadMode.GRAY, 3: ImageReadMode.RGB}
+
+
+@dataclass(frozen=True, eq=False)
+class Undecoded:
+    """One image on its way to the decoder.
+
+    Attributes:
+        item: the image; None where the source has a gap.
+        place: where it came from, for error messages.
+        crop_seed: of the crop and flip that the image is given once, for ever; None for none.
+    """
+
+    item: ImageItem | None
+    place: str
+    crop_seed: int | None = None
 
 
 def decoded_shape(rows: Callable[[], Iterable[Undecoded]], mode: str, image_size: int | None) -> Shape:
@@ -189,3 +208,35 @@ def _sizes_differ(image: Image.Image, place: str, side: int) -> str:
         f"image {place} is {image.width} x {image.height} pixels where {side} x {side} is needed: "
         "set dataset.image_size=<side in pixels>, and every image is resized to it"
     )
+
+
+_AREA = (0.75, 1.0)
+_ASPECT = (3 / 4, 4 / 3)
+_TRIES = 10
+
+
+def cropped(image: Image.Image, seed: int) -> Image.Image:
+    """Cut out a random rectangle and mirror it with probability 1/2; resizing to a square follows elsewhere.
+
+    The rectangle has 75 to 100 % of the area and an aspect ratio of 3/4 to 4/3, log-uniform; it is drawn again until
+    it fits, ten times. An image that no such rectangle fits gives its largest central part of a permitted ratio.
+
+    Args:
+        image: of any size.
+        seed: equal seeds and sizes, equal crops.
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(_TRIES):
+        area = image.width * image.height * rng.uniform(*_AREA)
+        aspect = math.exp(rng.uniform(math.log(_ASPECT[0]), math.log(_ASPECT[1])))
+        width, height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < width <= image.width and 0 < height <= image.height:
+            left = int(rng.integers(image.width - width + 1))
+            top = int(rng.integers(image.height - height + 1))
+            break
+    else:
+        width = max(1, min(image.width, round(image.height * _ASPECT[1])))
+        height = max(1, min(image.height, round(image.width / _ASPECT[0])))
+        left, top = (image.width - width) // 2, (image.height - height) // 2
+    image = image.crop((left, top, left + width, top + height))
+    return ImageOps.mirror(image) if rng.random() < 0.5 else image

@@ -11,9 +11,9 @@ import torch
 
 from fedsaf.data.batches import ClientData
 from fedsaf.data.datasets import LabelledDataset, Samples
-from fedsaf.data.partition import Assignment, Partitioner, Rng
-from fedsaf.data.record import PartitionRecord
-from fedsaf.data.splits import Parts, held_out_fold, ordered_split, random_split, stratified_split
+from fedsaf.data.partition.partitioner import Assignment, Partitioner, Rng
+from fedsaf.data.partition.record import PartitionRecord
+from fedsaf.data.partition.splits import Parts, held_out_fold, ordered_split, random_split, stratified_split
 
 log = logging.getLogger(__name__)
 

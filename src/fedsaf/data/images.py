@@ -7,23 +7,69 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedsaf.core.seeding import derive_seed, numpy_generator
 from fedsaf.core.types import ImageFacts
-from fedsaf.data.annotations import Annotations
 from fedsaf.data.datasets import LabelledDataset, Source, balanced_subset, first_per_class
-from fedsaf.data.decode import decoded_blocks, decoded_shape
-from fedsaf.data.items import ImageItems, Undecoded
+from fedsaf.data.decode import ImageItem, Undecoded, decoded_blocks, decoded_shape
+from fedsaf.data.labels import Annotations
 from fedsaf.data.pixels import Pixels, pixels_in_file, pixels_in_memory
+from fedsaf.data.sources.tables import file_identity
 
 log = logging.getLogger(__name__)
+
+
+class ImageItems(ABC):
+    """The images of a source, in pooled order."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of images."""
+
+    @abstractmethod
+    def rows(self, keep: np.ndarray) -> Iterator[Undecoded]:
+        """Yield the images at these ascending positions; every call starts anew."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Text that differs whenever the images may differ, found without reading whole files."""
+
+
+@dataclass(frozen=True, eq=False)
+class ListedItems(ImageItems):
+    """Images that are in memory, or files of their own.
+
+    Attributes:
+        items: n arrays, encoded images or paths.
+        places: where each came from.
+    """
+
+    items: Sequence[ImageItem]
+    places: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def rows(self, keep: np.ndarray) -> Iterator[Undecoded]:
+        """Yield from the lists."""
+        return (Undecoded(self.items[row], self.places[row]) for row in keep)
+
+    @property
+    def identity(self) -> str:
+        """Contents of what is in memory; path, size and time of change of files."""
+        digest = hashlib.sha256()
+        for item in self.items:
+            digest.update(file_identity(item).encode() if isinstance(item, Path) else bytes(item))
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)

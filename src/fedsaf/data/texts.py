@@ -16,9 +16,8 @@ import numpy as np
 import torch
 
 from fedsaf.core.seeding import numpy_generator
-from fedsaf.data.annotations import Annotations
 from fedsaf.data.datasets import LabelledDataset, Samples, Source, balanced_subset
-from fedsaf.data.labels import EncodedLabels
+from fedsaf.data.labels import Annotations, EncodedLabels
 from fedsaf.data.vocabulary import FORMS, Form, cached_words, words_hash
 
 log = logging.getLogger(__name__)

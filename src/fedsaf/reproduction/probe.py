@@ -35,7 +35,7 @@ TRAINED, TESTED = 40, 50
 """Samples that a client of a measurement trains and is tested on, at least; with few, setting up is all one sees."""
 
 TEXTS = ("ag_news", "amazon_review", "amazon_review_counts", "shakespeare", "synthetic_text")
-IID = {"_target_": "fedsaf.data.quantity_shift.IID", "seed": 1, "generator": "numpy"}
+IID = {"_target_": "fedsaf.data.partition.quantity_shift.IID", "seed": 1, "generator": "numpy"}
 """How the few samples are shared out, whatever the run does."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsaf.data.named import local_place
+from fedsaf.data.sources.named import local_place
 
 _IMAGES = ("dataset=digits", "dataset.mode=RGB")  # colour, since settings may name means of three channels
 STAND_INS: dict[str, tuple[str, ...]] = {

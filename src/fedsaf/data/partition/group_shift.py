@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsaf.data.partition import Assignment, Partitioner, Rng, check_clients, check_count
+from fedsaf.data.partition.partitioner import Assignment, Partitioner, Rng, check_clients, check_count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 
 from fedsaf.core.types import TokenFacts
 from fedsaf.data.datasets import LabelledDataset, OrderedSplit, Source
-from fedsaf.data.named import named_parts
-from fedsaf.data.tables import TablePart
-from fedsaf.data.text_files import text_parts
-from fedsaf.data.windows import ALPHABET, LENGTH, STRANGER, byte_ids, character_ids, cut_windows
+from fedsaf.data.sources.named import named_parts
+from fedsaf.data.sources.tables import TablePart
+from fedsaf.data.sources.text_files import text_parts
 
 log = logging.getLogger(__name__)
+
+LENGTH = 80
+"""Characters per window."""
+
+ALPHABET = "\n !\"&'(),-.0123456789:;>?" + string.ascii_uppercase + "[]" + string.ascii_lowercase + "}"
+"""LEAF's 80 characters; the id of a character is its position."""
+
+STRANGER = 255
+"""Id of every character outside the alphabet."""
+
+_IDS = np.full(256, STRANGER, np.uint8)
+_IDS[[ord(character) for character in ALPHABET]] = np.arange(len(ALPHABET))
+
 
 ROLE, TEXT, WINDOW, NEXT = "character_id", "text", "x", "y"
 """Columns: of speeches the first two, of ready windows the first and the last two."""
@@ -211,3 +225,46 @@ def _ids(column: pa.ChunkedArray, width: int) -> np.ndarray:
         ids[ascii_only.to_numpy(zero_copy_only=False)] = byte_ids(raw.reshape(-1, width))
         chunks.append(ids)
     return np.concatenate(chunks)
+
+
+def character_ids(text: str) -> np.ndarray:
+    r"""Return (m,) uint8 ids.
+
+    >>> character_ids("a\n~\u00e9").tolist()
+    [53, 0, 255, 255]
+    """
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return _IDS[np.minimum(points, 255)]
+
+
+def byte_ids(raw: np.ndarray) -> np.ndarray:
+    """Return the ids of ASCII bytes, in the shape of ``raw``; all other bytes are strangers."""
+    return _IDS[raw]
+
+
+def cut_windows(texts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Cut every text at every position; a window with a stranger, as its next character too, is left out.
+
+    Args:
+        texts: ids of the characters of each text; fewer than 81 give no window.
+
+    Returns:
+        (n, 80) uint8 windows and (n,) uint8 next characters, text after text, the number of windows of each text, and
+        how many windows were left out.
+    """
+    kept = [_without_strangers(text) for text in texts]
+    counts = np.array([int(keep.sum()) for keep in kept], np.int64)
+    inputs, targets = np.empty((counts.sum(), LENGTH), np.uint8), np.empty(counts.sum(), np.uint8)
+    stop = 0
+    for text, keep, count in zip(texts, kept, counts, strict=True):
+        if count:
+            start, stop = stop, stop + count
+            inputs[start:stop] = sliding_window_view(text, LENGTH)[:-1][keep]
+            targets[start:stop] = text[LENGTH:][keep]
+    return inputs, targets, counts, sum(map(len, kept)) - int(counts.sum())
+
+
+def _without_strangers(text: np.ndarray) -> np.ndarray:
+    """Return for each window of a text whether it and the next character lie in the alphabet."""
+    before = np.concatenate([[0], np.cumsum(text == STRANGER)])
+    return before[LENGTH + 1 :] == before[: -LENGTH - 1]

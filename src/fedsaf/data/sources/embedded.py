@@ -1,19 +1,18 @@
-"""Sources that need no table: the embedded digits, folders of images, synthetic images."""
+"""Sets that need no file: the digits that ship with scikit-learn, and random images and texts that can be learnt."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from PIL import Image
 
 from fedsaf.core.seeding import numpy_generator
-from fedsaf.data.folders import class_files
-from fedsaf.data.images import ImageSource, RawImages
-from fedsaf.data.items import ListedItems
+from fedsaf.data.images import ImageSource, ListedItems, RawImages
+from fedsaf.data.texts import RawTexts, TextSource
+
+_OWN_WORDS, _COMMON_WORDS, _LENGTHS = 8, 40, (6, 24)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,32 +92,58 @@ class Synthetic(ImageSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFolder(ImageSource):
-    """A user's own images as ``path/<class>/...`` or ``path/<part>/<class>/...``, part being train, val or test.
+class SyntheticText(TextSource):
+    """Texts of common words and words of their class, and of their group where there are groups.
 
     Attributes:
-        path: the folder.
-        splits: official parts to pool, in this order; None takes all.
+        num_samples: n; classes and groups differ by at most one sample.
+        num_classes: C.
+        share: of the words of a text that belong to its class, in (0, 1].
+        num_groups: domains or users, each with favourite words; None for none.
     """
 
-    path: str | None
-    splits: Sequence[str] | None
+    num_samples: int
+    num_classes: int
+    share: float
+    num_groups: int | None
 
-    def read(self, seed: int) -> RawImages:
-        """List image files; files of other kinds and hidden ones are skipped with a count.
+    def read(self, seed: int) -> RawTexts:
+        """Draw the texts from ``seed`` alone.
 
         Raises:
-            ValueError: no such folder, no image in it, an image outside a class folder, or an unknown part.
+            ValueError: a number out of range.
         """
-        root, found = class_files(self.path, _readable_suffixes(), self.splits, "image")
-        parts = Counter(part for part, _, _ in found)
-        return RawImages(
-            name=root.resolve().name,
-            items=ListedItems([file for _, _, file in found], [str(file) for _, _, file in found]),
-            labels=[label for _, label, _ in found],
-            parts=dict(parts),
+        self._check()
+        rng = numpy_generator(seed, "synthetic_text")
+        labels = rng.permutation(np.arange(self.num_samples) % self.num_classes)
+        groups = None if self.num_groups is None else rng.permutation(np.arange(self.num_samples) % self.num_groups)
+        texts = [self._text(rng, y, 0 if groups is None else groups[i] + 1) for i, y in enumerate(labels)]
+        return RawTexts(
+            name="synthetic text",
+            texts=texts,
+            labels=labels.tolist(),
+            parts={"all": self.num_samples},
+            class_names=tuple(map(str, range(self.num_classes))),
+            groups=None if groups is None else groups.tolist(),
+            group_names=None if groups is None else tuple(f"group {g}" for g in range(self.num_groups)),
         )
 
+    def _text(self, rng: np.random.Generator, label: int, group: int) -> str:
+        """Draw one text; group 0 has no favourite words."""
+        length = rng.integers(*_LENGTHS)
+        own = rng.random(length) < self.share
+        favourite = rng.random(length) < (0.2 if group else 0.0)
+        numbers = rng.integers(_COMMON_WORDS, size=length)
+        words = np.where(favourite, f"g{group}", "w")
+        return " ".join(
+            f"c{label}x{number % _OWN_WORDS}" if is_own else f"{word}x{number}"
+            for is_own, word, number in zip(own, words, numbers, strict=True)
+        )
 
-def _readable_suffixes() -> set[str]:
-    return {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    def _check(self) -> None:
+        if not 1 <= self.num_classes <= self.num_samples:
+            raise ValueError(f"dataset.num_classes={self.num_classes} must be in 1..num_samples={self.num_samples}")
+        if self.num_groups is not None and not 1 <= self.num_groups <= self.num_samples:
+            raise ValueError(f"dataset.num_groups={self.num_groups} must be null or in 1..{self.num_samples}")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"dataset.share={self.share} must lie in (0, 1]")

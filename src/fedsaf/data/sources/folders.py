@@ -3,12 +3,75 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from fedsaf.data.parquet import part_of, pooled_order
+from PIL import Image
+
+from fedsaf.data.images import ImageSource, ListedItems, RawImages
+from fedsaf.data.sources.tables import part_of, pooled_order
+from fedsaf.data.sources.text_files import utf8
+from fedsaf.data.texts import RawTexts, TextSource
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder(ImageSource):
+    """A user's own images as ``path/<class>/...`` or ``path/<part>/<class>/...``, part being train, val or test.
+
+    Attributes:
+        path: the folder.
+        splits: official parts to pool, in this order; None takes all.
+    """
+
+    path: str | None
+    splits: Sequence[str] | None
+
+    def read(self, seed: int) -> RawImages:
+        """List image files; files of other kinds and hidden ones are skipped with a count.
+
+        Raises:
+            ValueError: no such folder, no image in it, an image outside a class folder, or an unknown part.
+        """
+        root, found = class_files(self.path, _readable_suffixes(), self.splits, "image")
+        parts = Counter(part for part, _, _ in found)
+        return RawImages(
+            name=root.resolve().name,
+            items=ListedItems([file for _, _, file in found], [str(file) for _, _, file in found]),
+            labels=[label for _, label, _ in found],
+            parts=dict(parts),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFolder(TextSource):
+    """A user's own texts as ``path/<class>/*.txt`` or ``path/<part>/<class>/*.txt``, part being train, val or test.
+
+    Attributes:
+        path: the folder.
+        splits: official parts to pool, in this order; None takes all.
+    """
+
+    path: str | None
+    splits: Sequence[str] | None
+
+    def read(self, seed: int) -> RawTexts:
+        """Read the .txt files, one text each; files of other kinds and hidden ones are skipped with a count.
+
+        Raises:
+            ValueError: no such folder, no text in it, a text outside a class folder, an unknown part, or a file that
+                is not UTF-8.
+        """
+        root, found = class_files(self.path, {".txt"}, self.splits, "text")
+        return RawTexts(
+            name=root.resolve().name,
+            texts=[utf8(file) for _, _, file in found],
+            labels=[label for _, label, _ in found],
+            parts=dict(Counter(part for part, _, _ in found)),
+        )
 
 
 def class_files(
@@ -57,3 +120,7 @@ def class_files(
 
 def _hidden(relative: Path) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in relative.parts)
+
+
+def _readable_suffixes() -> set[str]:
+    return {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}

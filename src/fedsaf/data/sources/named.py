@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedsaf.data.parquet import part_of, pooled_order
-from fedsaf.data.tables import TablePart, file_identity, picked
+from fedsaf.data.sources.tables import TablePart, file_identity, part_of, picked, pooled_order
 
 log = logging.getLogger(__name__)
 

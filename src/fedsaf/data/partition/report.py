@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from fedsaf.data.record import PartitionRecord
+from fedsaf.data.partition.record import PartitionRecord
 
 _TOP = 4
 _NAMED, _LONGEST = 36, 24

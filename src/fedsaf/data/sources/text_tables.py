@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsaf.data.named import named_parts
-from fedsaf.data.tables import TablePart, choose_column, kind_of, label_candidates, names_of
-from fedsaf.data.text_files import text_parts
+from fedsaf.data.sources.named import named_parts
+from fedsaf.data.sources.tables import TablePart, choose_column, kind_of, label_candidates, names_of
+from fedsaf.data.sources.text_files import text_parts
 from fedsaf.data.texts import RawTexts, TextSource
 
 _TEXT_KINDS = ("string", "large_string", "string_view", "null")

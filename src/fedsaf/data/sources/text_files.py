@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
-from fedsaf.data.parquet import parquet_parts, part_of, pooled_order
-from fedsaf.data.tables import TablePart, file_identity
+from fedsaf.data.sources.tables import TablePart, file_identity, parquet_parts, part_of, pooled_order
 
 log = logging.getLogger(__name__)
 

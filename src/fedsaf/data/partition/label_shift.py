@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsaf.data.partition import (
+from fedsaf.data.partition.partitioner import (
     Assignment,
     Partitioner,
     Rng,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsaf.data.partition import Rng
+from fedsaf.data.partition.partitioner import Rng
 
 Parts = tuple[np.ndarray, np.ndarray]
 """Positions of the training and of the test part; the first in training order."""
