@@ -14,11 +14,10 @@ from pathlib import Path
 from fedsaf.reproduction.collect import collect
 from fedsaf.reproduction.figures.build import BuiltFigure, build, write
 from fedsaf.reproduction.figures.definition import figure_definitions, figures_of
-from fedsaf.reproduction.folders import add_runs_argument, check_output, folders_of
 from fedsaf.reproduction.render import comma_separated, latex, markdown
 from fedsaf.reproduction.selection import TIERS, table_definitions, tables_of
 from fedsaf.reproduction.tables import FilledTable, fill
-from fedsaf.tracking.location import load_environment
+from fedsaf.tracking.location import add_runs_argument, check_output, folders_of, load_environment
 from fedsaf.tracking.recorder import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,14 +16,13 @@ import yaml
 from fedsaf.core.config import ConfigError
 from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.reproduction.collect import collect
-from fedsaf.reproduction.folders import check_output
 from fedsaf.reproduction.launch import LAUNCHERS, fill, thread_words
 from fedsaf.reproduction.plan import Plan, expected_costs, plan_table
 from fedsaf.reproduction.selection import TIERS
 from fedsaf.reproduction.sweep import Composer, runs_of
 from fedsaf.reproduction.tuning import EXPERIMENT, check_writable, chosen, score_table, scores, tuned, write_weights
 from fedsaf.tracking.closing import wide_console
-from fedsaf.tracking.location import load_environment
+from fedsaf.tracking.location import check_output, load_environment
 
 SOURCE = Path(__file__).resolve().parent
 CONF = SOURCE.parent / "conf"

@@ -20,7 +20,7 @@ from fedsaf.federation.local import LocalPlan
 from fedsaf.federation.loop import LoopSettings
 from fedsaf.tracking.environment import environment
 from fedsaf.tracking.mirror import RunInfo
-from fedsaf.tracking.progress import NullProgress, make_progress
+from fedsaf.tracking.progress import Progress, make_progress
 from fedsaf.tracking.recorder import Recorder, write_atomically
 
 
@@ -95,7 +95,7 @@ def assemble(origin: Origin) -> Job:
             folder=origin.folder,
             recorder=partial(Recorder, origin.folder),
             tracker=partial(_start_tracker, parts["logger"], origin),
-            progress=partial(make_progress, 0) if config["progress"] else NullProgress,
+            progress=partial(make_progress, 0) if config["progress"] else Progress,
         ),
     )
     job.check()

@@ -25,7 +25,7 @@ from fedsaf.data.federated import FederatedData
 from fedsaf.data.partition.record import PartitionRecord
 from fedsaf.federation.interrupt import Interrupted, StopRequest
 from fedsaf.federation.job import Job, perform
-from fedsaf.tracking.progress import NullProgress
+from fedsaf.tracking.progress import Progress
 from fedsaf.tracking.recorder import Recorder, read_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ class Killed(BaseException):
     """The process dies here: no handler of the product may catch it as an error of a client."""
 
 
-class Watch(NullProgress):
+class Watch(Progress):
     """A display that sees the run go by; told by the saver like any other.
 
     Args:

@@ -12,7 +12,7 @@ from filelock import FileLock
 from fedsaf.core.config import lock_path
 from fedsaf.tracking.mirror import RunInfo, WandbTracker
 from fedsaf.tracking.recorder import Recorder
-from fedsaf.tracking.upload import Pending, pending, send
+from fedsaf.tracking.upload import has_arrived, pending, send
 from tests.tracking.wandb_service import KEY, Service, serving
 
 SYNC = Path(__file__).resolve().parents[2] / "src" / "sync.py"
@@ -51,10 +51,17 @@ def part(folder, name, arrived=False):
     return place
 
 
-def test_parts_of_a_resumed_run_arrive_as_one_and_once(tmp_path, make_record):
-    run = mirror(tmp_path / "run", [make_record(round) for round in range(3)])
-    time.sleep(1.1)  # the names of parts have seconds
-    assert mirror(tmp_path / "run", [make_record(round) for round in range(3, 6)], run) == run
+def test_parts_of_a_resumed_run_arrive_as_one_and_once_in_order_of_rounds(tmp_path, make_record, monkeypatch):
+    zones = {}
+    for zone, rounds in (("Asia/Tokyo", range(3)), ("UTC", range(3, 6))):  # by their names the second part came first
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        zones[zone] = mirror(tmp_path / "run", [make_record(round) for round in rounds], zones.get("Asia/Tokyo"))
+    monkeypatch.undo()
+    time.tzset()
+    names = [place.name for place in pending([tmp_path])[0][tmp_path / "run"]]
+    assert names == sorted(names, reverse=True)
+    run = zones["UTC"]
     with serving(Service()) as service:
         first, second = sync(tmp_path, url=service.url), sync(tmp_path, url=service.url)
     assert first.returncode == 0, first.stdout + first.stderr
@@ -106,8 +113,8 @@ def test_what_is_being_written_waits_and_online_runs_are_no_matter(tmp_path):
     part(tmp_path / "free", "run-2-a")
     (tmp_path / "free" / "wandb" / "offline-run-0-empty").mkdir()
     with FileLock(lock_path(tmp_path / "busy")):
-        ((run,), arrived) = pending([tmp_path])
-    assert (run.folder.name, [place.name for place in run.parts], arrived) == ("free", ["offline-run-1-a"], 0)
+        waiting, arrived = pending([tmp_path])
+    assert (waiting, arrived) == ({tmp_path / "free": [tmp_path / "free" / "wandb" / "offline-run-1-a"]}, 0)
     assert len(pending([tmp_path])[0]) == 2
     with pytest.raises(ValueError, match="is no folder; expected one that holds run folders"):
         pending([tmp_path / "none"])
@@ -123,8 +130,8 @@ def test_parts_go_in_order_of_start_and_none_overtakes(tmp_path):
         "if '-2-' in place.name: sys.exit('disk is full')\n"
         "(place / 'run-a.wandb.synced').write_text('')\n"
     )
-    reason = send(Pending(tmp_path, parts), "us", None, [sys.executable, str(program)])
+    reason = send(parts, "us", None, [sys.executable, str(program)])
     assert reason == "offline-run-2-a: disk is full"
     calls = (tmp_path / "wandb.py.log").read_text().splitlines()
     assert calls == [f"sync --yes --entity=us offline-run-{number}-a" for number in (1, 2)]
-    assert Pending(tmp_path, parts).left == parts[1:]
+    assert [has_arrived(place) for place in parts] == [True, False, False]

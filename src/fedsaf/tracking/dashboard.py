@@ -5,33 +5,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fedsaf.core.config import nearest
+from fedsaf.tracking.location import check_output, load_environment
+from fedsaf.tracking.upload import service_problem
 
 if TYPE_CHECKING:
     from wandb_workspaces.reports.v2 import Report
     from wandb_workspaces.workspaces import Workspace
 
+TIERS = ("smoke", "small", "full")
 NO_ENTITY = "the-account's-own"
 """Stands in a specification where nobody said whose it will be."""
 PURPOSE = "One line per cell: the mean over its seeds, with their standard deviation. Written by code; a copy is yours."
 OVER_SEEDS = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
 """A group of the table of runs is a cell, so this is the mean over its seeds, never one over cells."""
-WEIGHTED = ("fedsaf_mse", "fedsaf_cosine", "fedsaf_gcsa", "fedsaf_rcsa")
-LAMBDA, GAMMA = "alignment.proto_weight", "alignment.inst_weight"
+BEST, SENT = "reported/best", "reported/sent_mib"
 COLUMNS = (
-    "config:chosen_method.value",
-    "config:chosen_alignment.value",
-    "config:chosen_dataset.value",
-    "config:stand_in_for.value",
+    *(f"config:{key}.value" for key in ("chosen_method", "chosen_alignment", "chosen_dataset", "stand_in_for")),
     "config:partition.value.alpha",
     "config:tier.value",
-    "summary:reported/best",
-    "summary:reported/pooled",
-    "summary:reported/sent_mib",
+    *(f"summary:{key}" for key in (BEST, "reported/pooled", SENT)),
 )
 """Columns of the table of runs, in which groups show the mean over their seeds."""
+CURVES = {
+    "accuracy by the method's own rule": "reported/pooled",
+    "accuracy of the classifiers": "classifier/pooled",
+    "accuracy by nearest prototype": "nearest_prototype/pooled",
+    "alignment loss, prototype level": "loss/prototype_alignment",
+    "alignment loss, instance level": "loss/instance_alignment",
+    "training loss": "loss/total",
+}
+WEIGHTS = "Weights of the two levels"
+WEIGHTED = ("fedsaf_mse", "fedsaf_cosine", "fedsaf_gcsa", "fedsaf_rcsa")
+LAMBDA_GAMMA = {"lambda": "alignment.proto_weight", "gamma": "alignment.inst_weight"}
 DARK_TO_LIGHT = ("#440154", "#21918c", "#fde725")
 
 
@@ -65,25 +80,67 @@ class Scope:
         return [expr.Config(key) == value for key, value in wanted.items() if value is not None]
 
 
+def sections() -> dict[str, list[Any]]:
+    """Return the panels of each section, one section per question; their keys are those that the mirror logs."""
+    import wandb_workspaces.reports.v2 as wr
+
+    best, sent = wr.SummaryMetric(BEST), wr.SummaryMetric(SENT)
+    over = {"log_x": True, **OVER_SEEDS}
+    bars = [
+        wr.CustomChart(
+            query={"summaryTable": {"tableKey": "clients"}},
+            chart_name="wandb/bar/v0",
+            chart_fields={"label": "client", "value": rule},
+            chart_strings={"title": f"accuracy of each client after the last round, {rule.replace('_', ' ')}"},
+        )
+        for rule in ("classifier", "nearest_prototype")
+    ]
+    # A heat map of points on logarithmic axes, and parallel axes, which also show weights of 0.
+    colours = [wr.GradientPoint(color=color, offset=50 * step) for step, color in enumerate(DARK_TO_LIGHT)]
+    axes = {name: wr.Config(key) for name, key in LAMBDA_GAMMA.items()}
+    columns = [
+        wr.ParallelCoordinatesPlotColumn(axis, display_name=name)
+        for name, axis in {**axes, "best accuracy": best}.items()
+    ]
+    x, y = axes.values()
+    title = "best accuracy by lambda and gamma"
+    heat = wr.ScatterPlot(title=title, x=x, y=y, z=best, log_x=True, log_y=True, gradient=colours)
+    moved = ["upload_bytes/total", "download_bytes/total"]
+    return {
+        "Curves over rounds": [wr.LinePlot(title=t, x="round", y=[key], **OVER_SEEDS) for t, key in CURVES.items()],
+        "Best accuracy": [
+            wr.BarPlot(title="best accuracy on the test parts", metrics=[BEST], max_bars_to_show=100, **OVER_SEEDS),
+            wr.RunComparer(diff_only="split"),
+        ],
+        "Clients": [*bars, wr.WeavePanelSummaryTable(table_name="clients")],
+        WEIGHTS: [heat, wr.ParallelCoordinatesPlot(columns=columns, title="weights and accuracy", gradient=colours)],
+        "Communication against accuracy": [
+            wr.ScatterPlot(title="MiB sent by clients and server, best accuracy", x=sent, y=best, log_x=True),
+            wr.LinePlot(title="accuracy over MiB sent", x=SENT, y=["reported/pooled"], **over),
+            wr.LinePlot(title="bytes of a round", x="round", y=moved, log_y=True, **OVER_SEEDS),
+        ],
+    }
+
+
 def workspace(scope: Scope) -> Workspace:
     """Return a workspace: one section per question, runs grouped by cell."""
     import wandb_workspaces.workspaces as ws
     from wandb_workspaces import expr
 
     axis = ws.SectionPanelSettings(x_axis="round")
-    sections = [
-        ws.Section(name=name, panels=panels(), is_open=True, panel_settings=axis) for name, panels in SECTIONS.items()
-    ]
     return ws.Workspace(
         entity=scope.entity or NO_ENTITY,
         project=scope.project,
         name=scope.name,
-        sections=sections,
+        sections=[
+            ws.Section(name=name, panels=panels, is_open=True, panel_settings=axis)
+            for name, panels in sections().items()
+        ],
         settings=ws.WorkspaceSettings(x_axis="round", max_runs=100),
         runset_settings=ws.RunsetSettings(
             filters=scope.filters(),
             groupby=[expr.Metric("Group")],
-            order=[expr.Ordering(expr.Summary("reported/best"), ascending=False)],
+            order=[expr.Ordering(expr.Summary(BEST), ascending=False)],
             pinned_columns=list(COLUMNS),
         ),
     )
@@ -96,25 +153,20 @@ def report(scope: Scope) -> Report:
     """
     import wandb_workspaces.reports.v2 as wr
 
-    def grid(panels: list[Any], method: str | None = None) -> wr.PanelGrid:
-        # The project of a run set that names none is the report's; naming it would ask the server.
-        runs = wr.Runset(
-            name="cells",
-            filters=scope.filters(method),
-            groupby=["group"],
-            order=[wr.OrderBy(wr.SummaryMetric("reported/best"), ascending=False)],
-            pinned_columns=list(COLUMNS),
-        )
-        return wr.PanelGrid(runsets=[runs], panels=panels)
-
     blocks: list[Any] = [wr.TableOfContents(), wr.P(PURPOSE)]
-    for name, panels in SECTIONS.items():
+    for name, panels in sections().items():
         blocks.append(wr.H2(name))
-        if panels is not _weights:
-            blocks.append(grid(panels()))
-            continue
-        for method in WEIGHTED:
-            blocks += [wr.H3(method), grid(panels(), method)]
+        for method in WEIGHTED if name == WEIGHTS else (None,):
+            # The project of a run set that names none is the report's; naming it would ask the server.
+            runs = wr.Runset(
+                name="cells",
+                filters=scope.filters(method),
+                groupby=["group"],
+                order=[wr.OrderBy(wr.SummaryMetric(BEST), ascending=False)],
+                pinned_columns=list(COLUMNS),
+            )
+            blocks += [wr.H3(method)] if method else []
+            blocks.append(wr.PanelGrid(runsets=[runs], panels=panels))
     return wr.Report(
         entity=scope.entity or NO_ENTITY,
         project=scope.project,
@@ -131,96 +183,37 @@ def specification(scope: Scope) -> dict[str, Any]:
     return {name: view.model_dump(mode="json", by_alias=True, exclude_none=True) for name, view in views.items()}
 
 
-def _curves() -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Save both views, or write what they would be; return the exit status."""
+    load_environment()
+    parser = argparse.ArgumentParser(description="Saves a workspace and a report of the mirrored runs in W&B.")
+    parser.add_argument("--entity", default=os.environ.get("WANDB_ENTITY"), help="user or team; the account's own")
+    parser.add_argument("--project", default=os.environ.get("WANDB_PROJECT", "fedsaf"), help="project (fedsaf)")
+    parser.add_argument("--tier", default="small", help=f"show runs of {', '.join(TIERS)}; '' for all (small)")
+    parser.add_argument("--dataset", default=None, help="show runs on this data set alone")
+    parser.add_argument("--dry-run", action="store_true", help="write the specification, contact nobody")
+    parser.add_argument("--out", type=Path, default=Path("report/dashboard.json"), help="where --dry-run writes")
+    options = parser.parse_args(arguments)
+    if options.dry_run:
+        check_output(options.out, parser)
+    if options.tier and options.tier not in TIERS:
+        sys.exit(f"error: --tier {options.tier} is unknown; {nearest(options.tier, TIERS)}")
+    scope = Scope(options.entity, options.project, options.tier or None, options.dataset)
+    try:
+        if options.dry_run:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps(specification(scope), indent=1) + "\n", encoding="utf-8")
+            print(f"specification of the workspace and the report: {options.out}")
+        elif problem := service_problem():
+            sys.exit(f"error: {problem}; --dry-run writes the specification without W&B")
+        else:
+            import wandb
 
-    titles = {
-        "reported/pooled": "accuracy by the method's own rule",
-        "classifier/pooled": "accuracy of the classifiers",
-        "nearest_prototype/pooled": "accuracy by nearest prototype",
-        "loss/prototype_alignment": "alignment loss, prototype level",
-        "loss/instance_alignment": "alignment loss, instance level",
-        "loss/total": "training loss",
-    }
-    return [wr.LinePlot(title=title, x="round", y=[key], **OVER_SEEDS) for key, title in titles.items()]
-
-
-def _best() -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
-    best = wr.BarPlot(
-        title="best accuracy on the test parts", metrics=["reported/best"], max_bars_to_show=100, **OVER_SEEDS
-    )
-    return [best, wr.RunComparer(diff_only="split")]
-
-
-def _clients() -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
-    bars = [
-        wr.CustomChart(
-            query={"summaryTable": {"tableKey": "clients"}},
-            chart_name="wandb/bar/v0",
-            chart_fields={"label": "client", "value": rule},
-            chart_strings={"title": f"accuracy of each client after the last round, {rule.replace('_', ' ')}"},
-        )
-        for rule in ("classifier", "nearest_prototype")
-    ]
-    return [*bars, wr.WeavePanelSummaryTable(table_name="clients")]
-
-
-def _weights() -> list[Any]:
-    """Return a heat map of points on logarithmic axes, and parallel axes, which also show weights of 0."""
-    import wandb_workspaces.reports.v2 as wr
-
-    colours = [wr.GradientPoint(color=color, offset=50 * step) for step, color in enumerate(DARK_TO_LIGHT)]
-    axes = {"lambda": LAMBDA, "gamma": GAMMA}
-    columns = [wr.ParallelCoordinatesPlotColumn(wr.Config(key), display_name=name) for name, key in axes.items()]
-    columns.append(wr.ParallelCoordinatesPlotColumn(wr.SummaryMetric("reported/best"), display_name="best accuracy"))
-    heat = wr.ScatterPlot(
-        title="best accuracy by lambda and gamma",
-        x=wr.Config(LAMBDA),
-        y=wr.Config(GAMMA),
-        z=wr.SummaryMetric("reported/best"),
-        log_x=True,
-        log_y=True,
-        gradient=colours,
-    )
-    return [heat, wr.ParallelCoordinatesPlot(columns=columns, title="weights and accuracy", gradient=colours)]
-
-
-def _communication() -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
-    return [
-        wr.ScatterPlot(
-            title="MiB sent by clients and server, best accuracy",
-            x=wr.SummaryMetric("reported/sent_mib"),
-            y=wr.SummaryMetric("reported/best"),
-            log_x=True,
-        ),
-        wr.LinePlot(
-            title="accuracy over MiB sent",
-            x="reported/sent_mib",
-            y=["reported/pooled"],
-            log_x=True,
-            **OVER_SEEDS,
-        ),
-        wr.LinePlot(
-            title="bytes of a round",
-            x="round",
-            y=["upload_bytes/total", "download_bytes/total"],
-            log_y=True,
-            **OVER_SEEDS,
-        ),
-    ]
-
-
-SECTIONS: Mapping[str, Callable[[], list[Any]]] = {
-    "Curves over rounds": _curves,
-    "Best accuracy": _best,
-    "Clients": _clients,
-    "Weights of the two levels": _weights,
-    "Communication against accuracy": _communication,
-}
-"""Panels of each section; their keys are those that the mirror logs."""
+            scope = replace(scope, entity=scope.entity or wandb.Api().default_entity)
+            for view in (workspace(scope), report(scope)):
+                print(view.save().url)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "wandb_workspaces":
+            raise
+        sys.exit("error: the package wandb-workspaces is missing; pip install -e '.[dashboard]' brings it")
+    return 0

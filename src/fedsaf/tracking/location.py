@@ -1,14 +1,17 @@
-"""Where recorded runs are, for whoever reads them from another folder than the one they were started in; ``.env``."""
+"""Where recorded runs are, where an entry may write, and the variables of ``.env``."""
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from dotenv import dotenv_values, find_dotenv, load_dotenv
 
 RUNS = "runs"
 """Name of the folder into which runs go by default."""
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def results_root() -> Path:
@@ -33,8 +36,8 @@ def results_root() -> Path:
     raise FileNotFoundError(f"no folder {RUNS!r} in {here} or above it; set RESULTS_ROOT to the folder of your runs")
 
 
-def load_environment(file: Path) -> None:
-    """Set the variables of a file ``.env`` that are not set yet; a missing file sets none.
+def load_environment(file: Path = CHECKOUT / ".env") -> None:
+    """Set the variables of a file ``.env``, by default the checkout's, that are not set yet; a missing file sets none.
 
     Raises:
         SystemExit: it cannot be read; the message says why.
@@ -43,3 +46,29 @@ def load_environment(file: Path) -> None:
         load_dotenv(file)
     except (OSError, ValueError) as error:
         raise SystemExit(f"error: {file} cannot be read: {error}") from error
+
+
+def add_runs_argument(parser: argparse.ArgumentParser) -> None:
+    """Let an entry take folders of run folders."""
+    parser.add_argument("runs", nargs="*", type=Path, help="folders of run folders; default: RESULTS_ROOT, else runs")
+
+
+def folders_of(runs: Sequence[Path], parser: argparse.ArgumentParser) -> list[Path]:
+    """Return the folders to read; a default that does not exist holds no runs, one that was named is a mistake."""
+    missing = [str(path) for path in runs if not path.is_dir()]
+    if missing:
+        parser.error(f"no such folder: {', '.join(missing)}")
+    default = Path(os.environ.get("RESULTS_ROOT", RUNS))
+    if not runs and default.exists() and not default.is_dir():
+        parser.error(f"RESULTS_ROOT={default} is a file; expected a folder of run folders")
+    return list(runs) or ([default] if default.is_dir() else [])
+
+
+def check_output(path: Path, parser: argparse.ArgumentParser, is_folder: bool = False) -> None:
+    """Refuse a place where no file, or folder, can be made, before anything is read."""
+    folder = path if is_folder else path.parent
+    blocked = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if not blocked.is_dir():
+        parser.error(f"nothing can be written to {path}: {blocked} is a file")
+    if not is_folder and path.is_dir():
+        parser.error(f"nothing can be written to {path}: it is a folder, expected a file")

@@ -1,7 +1,7 @@
 """The mirror of a run in Weights & Biases: it follows the records, and the run never depends on it.
 
-``wandb`` is imported by :class:`WandbTracker` alone, when it starts. No exception leaves a tracker: a mirror that fails
-says so once and stays silent, and the run goes on.
+``wandb`` is imported when a :class:`WandbTracker` starts. No exception leaves a tracker: a mirror that fails says so
+once and stays silent, and the run goes on.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fedsaf.core.types import RoundRecord
 from fedsaf.tracking.mirrored import Tally, flatten, mirrored_choices, run_labels
-from fedsaf.tracking.upload import knock
+from fedsaf.tracking.upload import FIRST_ROUND, PARTS, service_problem
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class RunInfo:
     rank: int
 
 
-class Tracker(Protocol):
-    """A mirror of the records: ``start`` once, ``log`` once per round, ``finish`` always, and no call raises."""
+class Tracker:
+    """Mirrors nothing, and is what a mirror has: ``start`` once, ``log`` per round, ``finish`` always. None raises."""
 
     def start(self, info: RunInfo) -> None:
         """Open the mirror."""
@@ -55,36 +55,20 @@ class Tracker(Protocol):
         """Mirror one round."""
 
     def finish(self, exit_code: int) -> None:
-        """Close the mirror; 0 means that the run finished."""
+        """Close the mirror, also after an error; 0 means that the run finished."""
 
     def state(self) -> dict[str, str | None]:
-        """Return what the checkpoint must keep: ``run_id``."""
-
-
-class NoTracker:
-    """Mirrors nothing."""
-
-    def start(self, info: RunInfo) -> None:
-        """Do nothing."""
-
-    def log(self, record: RoundRecord) -> None:
-        """Do nothing."""
-
-    def finish(self, exit_code: int) -> None:
-        """Do nothing."""
-
-    def state(self) -> dict[str, str | None]:
-        """Return no id."""
+        """Return what the checkpoint must keep: ``run_id``, under which the run goes on after a resume."""
         return {"run_id": None}
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """Mirrors a run in Weights & Biases, online or into an offline file in the run folder; it never asks anything.
 
     A resumed run keeps its id. Online it is continued. Offline every start writes a file of its own,
-    ``wandb/offline-run-<time>-<id>``, and ``wandb sync <run folder>/wandb/offline-run-*`` uploads the parts of one id
-    in order of start into one run; a caller that logs a round only when it is in a checkpoint makes parts that do not
-    overlap. ``round`` is the axis of all metrics.
+    ``wandb/offline-run-<time>-<id>``, and ``make sync`` uploads the parts of one id in order of rounds into one run; a
+    caller that logs a round only when it is in a checkpoint makes parts that do not overlap. ``round`` is the axis of
+    all metrics.
 
     Args:
         project: project name.
@@ -92,7 +76,7 @@ class WandbTracker:
         mode: ``auto`` and ``online`` go online if a key is found and the server answers in time, else offline;
             ``offline`` never contacts it; ``disabled`` mirrors nothing.
         init_timeout: seconds the server has to accept the run before it goes offline.
-        finish_timeout: seconds for the last upload; what is left stays in the file, for ``wandb sync``.
+        finish_timeout: seconds for the last upload; what is left stays in the file, for ``make sync``.
         client_table_every: every k-th round carries a table with one row per client, and so does the last; 0 for the
             last alone. Clients never get metric names of their own.
 
@@ -122,9 +106,8 @@ class WandbTracker:
         self._run_id: str | None = None
         self._rounds = 0
         self._tally: Tally | None = None
-        self._broken = False
-        self._sets_step = False
-        self._environment = contextlib.ExitStack()
+        self._broken = self._is_offline = False
+        self._variables: list[str] = []
 
     def start(self, info: RunInfo) -> None:
         """Open the run; go offline if there is no key, if the key is refused or if nobody answers in time."""
@@ -135,7 +118,10 @@ class WandbTracker:
         self._tally = Tally((info.config.get("method") or {}).get("predictor"), info.folder)
         with self._guard("start"):
             info.folder.mkdir(parents=True, exist_ok=True)
-            self._environment.enter_context(_wandb_environment(info.folder))
+            # Every file of wandb stays in the run folder; its telemetry must not delay the end of an offline process.
+            wanted = {"WANDB_DATA_DIR": str(info.folder / "wandb"), "WANDB_ERROR_REPORTING": "false"}
+            self._variables = [name for name in wanted if name not in os.environ]
+            os.environ.update({name: wanted[name] for name in self._variables})
             self._run = self._open(info)
             self._run.define_metric("round")
             self._run.define_metric("*", step_metric="round")
@@ -150,10 +136,11 @@ class WandbTracker:
             return
         with self._guard("log"):
             values = flatten({**record.metrics, "seconds": record.timing}) | {"round": record.round}
-            if self._tally is not None:
-                values |= self._tally.after(record)
-            step = {"step": record.round} if self._sets_step else {}
+            values |= self._tally.after(record) if self._tally else {}
+            step = {"step": record.round} if self._is_offline else {}
             with_table = bool(record.clients) and self._carries_table(record.round)
+            if self._is_offline and not (mark := Path(self._run.dir).parent / FIRST_ROUND).exists():
+                mark.write_text(str(record.round), encoding="utf-8")
             try:
                 self._run.log({**values, "clients": _client_table(record.clients)} if with_table else values, **step)
             except Exception as error:
@@ -169,7 +156,8 @@ class WandbTracker:
         if run is not None:
             with self._guard("finish"):
                 run.finish(exit_code=exit_code)
-        self._environment.close()
+        for name in self._variables:
+            os.environ.pop(name, None)
 
     def state(self) -> dict[str, str | None]:
         """Return the id under which the run goes on after a resume."""
@@ -179,12 +167,8 @@ class WandbTracker:
         import wandb
 
         settings = wandb.Settings(
-            silent=True,
-            console="off",
-            init_timeout=self.init_timeout,
-            finish_timeout=self.finish_timeout,
+            silent=True, console="off", init_timeout=self.init_timeout, finish_timeout=self.finish_timeout
         )
-        wandb.setup(settings=settings)
         arguments = {
             "project": self.project,
             "entity": self.entity,
@@ -195,25 +179,16 @@ class WandbTracker:
             "settings": settings,
             **run_labels(info.config, info.choices),
         }
-        if self.mode == "offline":
-            reason = "as asked"
-        else:
+        reason = "as asked" if self.mode == "offline" else service_problem(min(self.init_timeout, 3.0))
+        if not reason:
             try:
-                if wandb.login(prompt=False, verify=False):
-                    knock(wandb.setup().settings.base_url, min(self.init_timeout, 3.0))
-                    return wandb.init(mode="online", resume="allow", **arguments)
-                reason = "no API key found; log in with `wandb login` or set WANDB_API_KEY"
+                return wandb.init(mode="online", resume="allow", **arguments)
             except Exception as error:
                 reason = str(error).partition("\n")[0]
-                # The service process still holds the id of the run that did not start.
-                wandb.teardown()
+                wandb.teardown()  # the service process still holds the id of the run that did not start
         run = wandb.init(mode="offline", **arguments)
-        self._sets_step = True
-        log.warning(
-            "W&B is offline (%s); upload later with make sync, or: wandb sync %s",
-            reason,
-            info.folder / "wandb/offline-run-*",
-        )
+        self._is_offline = True
+        log.warning("W&B is offline (%s); upload later with make sync, or: wandb sync %s", reason, info.folder / PARTS)
         return run
 
     def _carries_table(self, round: int) -> bool:
@@ -237,17 +212,3 @@ def _client_table(rows: Sequence[Mapping[str, Any]]) -> Any:
 
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return wandb.Table(columns=columns, data=[[row.get(column) for column in columns] for row in rows])
-
-
-@contextlib.contextmanager
-def _wandb_environment(folder: Path) -> Iterator[None]:
-    """Keep every file of wandb in the run folder, and its own telemetry from delaying the end of an offline process."""
-    wanted = {"WANDB_DATA_DIR": str(folder / "wandb"), "WANDB_ERROR_REPORTING": "false"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update({name: value for name, value in wanted.items() if before[name] is None})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from fedsaf.core.config import config_hash, is_derived
 from fedsaf.core.types import RoundRecord
 from fedsaf.tracking.closing import MIB, READ_BY_METHOD
 from fedsaf.tracking.recorder import METRICS, read_rows
+from fedsaf.tracking.summary import Scores
 
 UNNAMED = ("logger", "fabric")
 """Groups that say how a run is made, not which experiment it is; nor do those that follow from others."""
@@ -18,42 +18,36 @@ MAX_NAME, MAX_TAG = 128, 64
 """Longest run name, group and tag that W&B accepts."""
 
 
-@dataclass
 class Tally:
     """What comparing runs of different methods needs and no single round holds; a resumed run goes on where it was.
 
-    Attributes:
+    Args:
         predictor: the prediction rule by which the method is scored in its own paper; None reports no accuracy.
         folder: run folder, whose records hold the rounds before this process.
     """
 
-    predictor: str | None
-    folder: Path
-    _round: int | None = None
-    _bytes: float = 0
-    _best: float | None = None
+    def __init__(self, predictor: str | None, folder: Path) -> None:
+        self._predictor, self._folder = predictor, folder
+        self._scores: Scores | None = None
+        self._bytes = 0
 
     def after(self, record: RoundRecord) -> dict[str, float]:
         """Return ``reported/pooled``, the best of it so far, and the MiB that all rounds sent up and down."""
-        if self._round is None:
-            for row in read_rows(self.folder / METRICS):
-                if row["round"] < record.round:
-                    self._add(row)
-        self._round = record.round
-        accuracy = self._add(record.metrics)
+        row = {**record.metrics, "round": record.round}
+        new = [row]
+        if self._scores is None:
+            self._scores = Scores()
+            new = [old for old in read_rows(self._folder / METRICS) if old["round"] < record.round] + new
+        for one in new:
+            self._scores.add(one)
+            self._bytes += sum((one.get(way) or {}).get("total", 0) for way in ("upload_bytes", "download_bytes"))
         values: dict[str, float] = {"reported/sent_mib": self._bytes / MIB}
-        if accuracy is not None:
-            values["reported/pooled"] = accuracy
-        if self._best is not None:
-            values["reported/best"] = self._best
+        if self._predictor in self._scores.last:
+            last, best = self._scores.last[self._predictor], self._scores.best[self._predictor]
+            values["reported/best"] = best["pooled"]
+            if last["round"] == record.round:
+                values["reported/pooled"] = last["pooled"]
         return values
-
-    def _add(self, metrics: Mapping[str, Any]) -> float | None:
-        self._bytes += sum((metrics.get(way) or {}).get("total", 0) for way in ("upload_bytes", "download_bytes"))
-        accuracy = (metrics.get(self.predictor or "") or {}).get("pooled")
-        if accuracy is not None:
-            self._best = accuracy if self._best is None else max(self._best, accuracy)
-        return accuracy
 
 
 def label_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rich import progress as bars
 from rich.console import Console
 
 from fedsaf.core.types import RoundRecord
-from fedsaf.tracking.summary import best_of, evaluated, predictors
+from fedsaf.tracking.summary import Scores
 
 
-class Progress(Protocol):
-    """``start`` once, ``advance`` per trained client, ``round`` per recorded round, ``stop`` always."""
+class Progress:
+    """Shows nothing, as on every rank but the first, and says what a display has: ``stop`` is called always."""
 
     def start(self, rounds: int, first_round: int, clients_per_round: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Open the display.
@@ -32,27 +32,11 @@ class Progress(Protocol):
         """Show a recorded round."""
 
     def stop(self) -> None:
-        """Close the display."""
+        """Close the display and free the terminal."""
 
 
-class NullProgress:
-    """Shows nothing; for every rank but the first."""
-
-    def start(self, rounds: int, first_round: int, clients_per_round: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Do nothing."""
-
-    def advance(self, client: int) -> None:
-        """Do nothing."""
-
-    def round(self, record: RoundRecord) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-
-class PlainProgress:
-    """Prints one line per round, without control characters, at once.
+class PlainProgress(Progress):
+    """Prints one line per round, without control characters, at once; a line per client would hide the rounds.
 
     Args:
         console: where to print.
@@ -65,13 +49,10 @@ class PlainProgress:
         """Remember how many rounds there are and which was best so far."""
         self.rounds, self.scores = rounds, Scores(rows)
 
-    def advance(self, client: int) -> None:
-        """Do nothing: a line per client would hide the rounds."""
-
     def round(self, record: RoundRecord) -> None:
         """Print the line of the round."""
-        self.scores.add(record.metrics, record.round)
-        parts = [f"round {record.round}/{self.rounds}", *self.scores.texts()]
+        self.scores.add({**record.metrics, "round": record.round})
+        parts = [f"round {record.round}/{self.rounds}", *score_texts(self.scores)]
         if "total" in record.metrics.get("loss", {}):
             parts.append(f"loss {record.metrics['loss']['total']:.4f}")
         if "total" in record.timing:
@@ -79,11 +60,8 @@ class PlainProgress:
         self.console.out("  ".join(parts), highlight=False)
         self.console.file.flush()
 
-    def stop(self) -> None:
-        """Do nothing."""
 
-
-class BarProgress:
+class BarProgress(Progress):
     """One bar over the clients of all rounds, with the round, current and best accuracy and the time left.
 
     Args:
@@ -102,18 +80,17 @@ class BarProgress:
 
     def start(self, rounds: int, first_round: int, clients_per_round: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Draw the bar, filled up to the rounds that were done before."""
-        self.scores, self.clients, self.current = Scores(rows), clients_per_round, min(first_round, rounds)
+        self.scores, self.rounds, self.clients, self.trained = Scores(rows), rounds, clients_per_round, 0
         self.task = self.bar.add_task(
             "",
             total=rounds * clients_per_round,
             completed=(first_round - 1) * clients_per_round,
-            round=self.current,
+            round=min(first_round, rounds),
             rounds=rounds,
             client=0,
             clients=clients_per_round,
-            scores="  ".join(self.scores.texts()),
+            scores="  ".join(score_texts(self.scores)),
         )
-        self.trained = 0
         self.bar.start()
 
     def advance(self, client: int) -> None:
@@ -123,15 +100,14 @@ class BarProgress:
 
     def round(self, record: RoundRecord) -> None:
         """Close the round on the bar: clients that failed move it too."""
-        self.scores.add(record.metrics, record.round)
-        rounds = self.bar.tasks[0].fields["rounds"]
+        self.scores.add({**record.metrics, "round": record.round})
         self.trained = 0
         self.bar.update(
             self.task,
             completed=record.round * self.clients,
-            round=min(record.round + 1, rounds),
-            client=self.clients if record.round == rounds else 0,
-            scores="  ".join(self.scores.texts()),
+            round=min(record.round + 1, self.rounds),
+            client=self.clients if record.round == self.rounds else 0,
+            scores="  ".join(score_texts(self.scores)),
         )
 
     def stop(self) -> None:
@@ -139,40 +115,21 @@ class BarProgress:
         self.bar.stop()
 
 
-class Scores:
-    """Current and best pooled accuracy of each prediction rule.
+def score_texts(scores: Scores) -> list[str]:
+    """Return one text per prediction rule that was evaluated.
 
-    Args:
-        rows: rounds recorded before.
+    >>> score_texts(Scores([{"round": t, "classifier": {"pooled": value}} for t, value in ((1, 0.73), (2, 0.712))]))
+    ['classifier 71.2 % (best 73.0 %)']
     """
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.history = {name: evaluated(rows, name) for name in predictors(rows)}
-
-    def add(self, metrics: Mapping[str, Any], round: int) -> None:
-        """Take in one round."""
-        row = [{**metrics, "round": round}]
-        for name in predictors(row):
-            self.history.setdefault(name, []).extend(evaluated(row, name))
-
-    def texts(self) -> list[str]:
-        """Return one text per rule that was evaluated.
-
-        >>> scores = Scores([{"round": 1, "classifier": {"pooled": 0.73}}])
-        >>> scores.add({"classifier": {"pooled": 0.712}}, 2)
-        >>> scores.texts()
-        ['classifier 71.2 % (best 73.0 %)']
-        """
-        return [
-            f"{name.replace('_', ' ')} {100 * seen[-1]['pooled']:.1f} % (best {100 * best['pooled']:.1f} %)"
-            for name, seen in self.history.items()
-            if (best := best_of(seen))
-        ]
+    return [
+        f"{name.replace('_', ' ')} {100 * last['pooled']:.1f} % (best {100 * scores.best[name]['pooled']:.1f} %)"
+        for name, last in scores.last.items()
+    ]
 
 
 def make_progress(rank: int) -> Progress:
     """Return the display for a process: a bar on a terminal, lines elsewhere, nothing on ranks other than 0."""
     console = Console()
     if rank != 0:
-        return NullProgress()
+        return Progress()
     return BarProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(console)

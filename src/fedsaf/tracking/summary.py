@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -17,8 +17,8 @@ def evaluated(rows: Sequence[Mapping[str, Any]], predictor: str) -> list[dict[st
     return [{**row[predictor], "round": row["round"]} for row in rows if _is_accuracy(row.get(predictor))]
 
 
-def best_of(accuracies: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the round with the largest pooled accuracy, the earliest among equals; None if there is none.
+def best_of(accuracies: Sequence[Mapping[str, Any]], key: str = "pooled") -> dict[str, Any] | None:
+    """Return the round with the largest accuracy, the earliest among equals; None if there is none.
 
     Rounds that trained count before round 0: the evaluation before training is the best only if it is the only one.
 
@@ -26,7 +26,32 @@ def best_of(accuracies: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     {'round': 1, 'pooled': 0.5}
     """
     trained = [accuracy for accuracy in accuracies if accuracy["round"] >= 1] or accuracies
-    return dict(max(trained, key=lambda accuracy: accuracy["pooled"])) if trained else None
+    return dict(max(trained, key=lambda accuracy: accuracy[key])) if trained else None
+
+
+class Scores:
+    """Last and best accuracies of each prediction rule, round after round.
+
+    >>> scores = Scores([{"round": 1, "classifier": {"pooled": 0.73}}, {"round": 2, "classifier": {"pooled": 0.71}}])
+    >>> scores.last["classifier"]["pooled"], scores.best["classifier"]
+    (0.71, {'pooled': 0.73, 'round': 1})
+
+    Args:
+        rows: rows of ``metrics.jsonl``.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.last: dict[str, dict[str, Any]] = {}
+        self.best: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in one round."""
+        for name in predictors([row]):
+            for accuracy in evaluated([row], name):
+                before = [self.best[name]] if name in self.best else []
+                self.last[name], self.best[name] = accuracy, best_of([*before, accuracy])
 
 
 def predictors(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -60,9 +85,9 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]], timing: Sequence[Mapping[s
     if not rows:
         raise ValueError("rows: got none, expected at least one recorded round")
     summary: dict[str, Any] = {"rounds": rows[-1]["round"]}
-    for predictor in predictors(rows):
-        accuracies = evaluated(rows, predictor)
-        summary[predictor] = {"last": accuracies[-1], "best": best_of(accuracies)} if accuracies else None
+    scores = Scores(rows)
+    for name in predictors(rows):
+        summary[name] = {"last": scores.last[name], "best": scores.best[name]} if name in scores.last else None
     for direction in ("upload_bytes", "download_bytes"):
         channels = _sums(row.get(direction) or {} for row in rows)
         summary[direction] = channels.pop("total", 0)
