@@ -11,13 +11,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedsaf.core.files import write_atomically
 from fedsaf.reproduction.claims.definition import claim_definitions
 from fedsaf.reproduction.claims.judging import judge_all
 from fedsaf.reproduction.claims.text import counts, document, problems_of
 from fedsaf.reproduction.collect import collect
 from fedsaf.reproduction.selection import TIERS
 from fedsaf.tracking.location import add_runs_argument, check_output, folders_of, load_environment
-from fedsaf.tracking.recorder import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 

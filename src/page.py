@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedsaf.core.files import write_atomically
 from fedsaf.reproduction.collect import collect
 from fedsaf.reproduction.page.build import page
 from fedsaf.tracking.location import add_runs_argument, check_output, folders_of, load_environment
-from fedsaf.tracking.recorder import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedsaf.core.files import write_atomically
 from fedsaf.reproduction.collect import collect
 from fedsaf.reproduction.figures.build import BuiltFigure, build, write
 from fedsaf.reproduction.figures.definition import figure_definitions, figures_of
@@ -18,7 +19,6 @@ from fedsaf.reproduction.render import comma_separated, latex, markdown
 from fedsaf.reproduction.selection import TIERS, table_definitions, tables_of
 from fedsaf.reproduction.tables import FilledTable, fill
 from fedsaf.tracking.location import add_runs_argument, check_output, folders_of, load_environment
-from fedsaf.tracking.recorder import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = "figures"

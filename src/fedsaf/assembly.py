@@ -13,6 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from fedsaf.core.files import write_atomically
 from fedsaf.data.federated import FederatedData, Validation, federate
 from fedsaf.data.partition.report import partition_picture, partition_table
 from fedsaf.federation.job import Job, Outputs, RunSettings
@@ -21,7 +22,7 @@ from fedsaf.federation.loop import LoopSettings
 from fedsaf.tracking.environment import environment
 from fedsaf.tracking.mirror import RunInfo
 from fedsaf.tracking.progress import Progress, make_progress
-from fedsaf.tracking.recorder import Recorder, write_atomically
+from fedsaf.tracking.recorder import Recorder
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from fedsaf.cli import chosen_groups
 from fedsaf.core.config import ConfigError, check, config_hash, lock_path, run_name
+from fedsaf.core.files import read_json, remove_leftovers
 from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
 from fedsaf.tracking.closing import run_table, wide_console
-from fedsaf.tracking.recorder import STATUS, SUMMARY, Recorder, read_json
+from fedsaf.tracking.recorder import STATUS, SUMMARY, Recorder
 
 if TYPE_CHECKING:
     from fedsaf.assembly import Origin
@@ -113,6 +114,7 @@ def _execute(origin: Origin) -> dict[str, str]:
     show_partition(job.data)
     origin.write(job)
     drop_scratch(folder)
+    remove_leftovers(folder)
     _launch(job, Recorder(folder))
     _show(folder)
     return {"folder": str(folder), "outcome": "finished" if restored is None else "resumed"}

@@ -161,7 +161,7 @@ def test_a_copied_file_is_checked_by_its_sum_and_taken(source, decoded):
 
 def test_what_a_killed_run_left_does_not_matter(source, cache, decoded):
     file = source().load(1).file
-    file.rename(file.with_suffix(".partial"))
+    file.rename(file.with_name(f".{file.name}.99.partial"))
     assert source().load(1).file == file
     assert decoded == [600]
     assert sorted(f.suffix for f in cache.iterdir()) == [".json", ".lock", ".npy"]

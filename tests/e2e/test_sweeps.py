@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from fedsaf.tracking.recorder import read_json
+from fedsaf.core.files import read_json
 from tests.e2e.processes import SMALL, end, folders, has_round, in_the_middle_of_a_round, kill, once, read, start
 from tests.federation.harness import compare, state
 

@@ -20,13 +20,14 @@ from omegaconf import OmegaConf
 from fedsaf.assembly import Origin, assemble
 from fedsaf.cli import chosen_groups
 from fedsaf.core.config import check, config_hash
+from fedsaf.core.files import read_json
 from fedsaf.core.types import RoundRecord
 from fedsaf.data.federated import FederatedData
 from fedsaf.data.partition.record import PartitionRecord
 from fedsaf.federation.interrupt import Interrupted, StopRequest
 from fedsaf.federation.job import Job, perform
 from fedsaf.tracking.progress import Progress
-from fedsaf.tracking.recorder import Recorder, read_json
+from fedsaf.tracking.recorder import Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
@@ -99,7 +100,7 @@ class DiesAtStep:
 
 
 class DiesAtWrite:
-    """Dies at the n-th moment at which a file changes, before it does; a tensor file is left cut short.
+    """Dies at the n-th moment at which a file changes, before it does; what was not synced is left cut short.
 
     Args:
         monkeypatch: pytest's.
@@ -116,8 +117,18 @@ class DiesAtWrite:
                 os.truncate(path, os.path.getsize(path) // 2)
                 raise Killed
 
+        fsync = os.fsync
+
+        def sync_cut_short(handle):
+            if self._now():
+                if os.readlink(f"/proc/self/fd/{handle}").endswith(".partial"):  # and no record of former rounds
+                    os.truncate(handle, os.fstat(handle).st_size // 2)
+                raise Killed
+            fsync(handle)
+
         monkeypatch.setattr(torch, "save", save_cut_short)
-        for owner, name in ((os, "replace"), (os, "fsync"), (Path, "unlink"), (Path, "write_text")):
+        monkeypatch.setattr(os, "fsync", sync_cut_short)
+        for owner, name in ((os, "replace"), (Path, "unlink"), (Path, "write_bytes")):
             monkeypatch.setattr(owner, name, self._guarded(getattr(owner, name)))
 
     def _now(self) -> bool:

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from fedsaf.core.files import read_json
 from fedsaf.core.types import RoundRecord
-from fedsaf.tracking.recorder import Recorder, read_json, read_rows
+from fedsaf.tracking.recorder import Recorder, read_rows
 
 
 def fill(recorder, make_record, rounds):

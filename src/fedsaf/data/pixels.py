@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
+from fedsaf.core.files import remove_leftovers, replacing, write_atomically
 from fedsaf.data.cache import cache_folder
 from fedsaf.data.datasets import mapped_tensor
 
@@ -89,28 +89,20 @@ def _write(blocks: Iterator[np.ndarray], shape: tuple[int, ...], file: Path) -> 
             "are free; set FEDSAF_CACHE=<folder with room>, or a larger dataset.memory_limit_gib to keep them in memory"
         )
     log.info("decoding %d images into %s (%.1f GiB); later runs read it", shape[0], file, needed / 2**30)
-    partial, digest = file.with_suffix(".partial"), hashlib.sha256()
-    try:
-        with partial.open("wb") as out:
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(out, header)
-            for block in blocks:
-                out.write(block)
-                digest.update(block)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    remove_leftovers(file.parent, file.name)
+    digest = hashlib.sha256()
+    with replacing(file) as aside, aside.open("wb") as out:
+        np.lib.format.write_array_header_1_0(out, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        for block in blocks:
+            out.write(block)
+            digest.update(block)
     return digest.hexdigest()
 
 
 def _describe(file: Path, digest: str, key: str) -> None:
     state = file.stat()
     content = {"sha256": digest, "bytes": state.st_size, "changed": state.st_mtime_ns, "key": json.loads(key)}
-    partial = file.with_suffix(".json.partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    partial.replace(file.with_suffix(".json"))
+    write_atomically(file.with_suffix(".json"), json.dumps(content, indent=1) + "\n")
 
 
 def _digest_of_intact(file: Path, shape: tuple[int, ...]) -> str | None:

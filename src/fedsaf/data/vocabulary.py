@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import __version__ as tokenizers_version
 
+from fedsaf.core.files import write_atomically
 from fedsaf.core.types import CountFacts, InputFacts, TokenFacts
 from fedsaf.data.cache import cache_folder
 
@@ -205,11 +205,8 @@ def _read_words(file: Path) -> tuple[str, ...] | None:
 
 
 def _write_words(file: Path, words: Sequence[str]) -> None:
-    """Write under another name first, so that nobody ever reads half a file."""
-    partial = file.with_suffix(f".{os.getpid()}.partial")
     try:
-        partial.write_text(json.dumps({"sha256": words_hash(words), "words": list(words)}), encoding="utf-8")
-        partial.replace(file)
+        write_atomically(file, json.dumps({"sha256": words_hash(words), "words": list(words)}))
     except OSError as error:
         log.warning("vocabulary cache %s cannot be written: %s", file, error)
 

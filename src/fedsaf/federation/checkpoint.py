@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedsaf.core.files import remove_leftovers, replacing, write_atomically
+
 MANIFEST, PREVIOUS = "manifest.json", "manifest.previous.json"
 FORMAT = 2
 
@@ -90,9 +92,7 @@ class Checkpoint:
         path = self.folder / MANIFEST
         if self._is_complete(path):  # one that was passed over on resume must not push out the one that was used
             os.replace(path, self.folder / PREVIOUS)
-        temporary = path.with_suffix(".partial")
-        temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True))
-        os.replace(temporary, path)
+        write_atomically(path, json.dumps(manifest, indent=1, sort_keys=True))
         self._drop_unnamed()
         self.written(began)
 
@@ -160,13 +160,9 @@ class Checkpoint:
 
     def _write(self, name: str, state: Mapping[str, Tensor]) -> dict[str, Any]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        temporary, path = self.folder / f"{name}.partial", self.folder / name
-        torch.save(dict(state), temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        entry = {"file": name, "bytes": temporary.stat().st_size, "crc32": _checksum(temporary)}
-        os.replace(temporary, path)
-        return entry
+        with replacing(self.folder / name) as aside:
+            torch.save(dict(state), aside)
+            return {"file": name, "bytes": aside.stat().st_size, "crc32": _checksum(aside)}
 
     def _drop_unnamed(self) -> None:
         named = set()
@@ -176,9 +172,10 @@ class Checkpoint:
                 with suppress(*UNREADABLE):
                     manifest = json.loads(path.read_text())
                     named |= {entry["file"] for entry in (manifest["server"], *manifest["clients"].values())}
-        for path in self.folder.glob("*.pt*"):
+        for path in self.folder.glob("*.pt"):
             if path.name not in named:
                 path.unlink()
+        remove_leftovers(self.folder)
 
 
 def _checksum(path: Path) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
+from fedsaf.core.files import replacing
 from fedsaf.core.types import ClientResult, Message
 from fedsaf.federation.server import Server
 
@@ -44,9 +44,5 @@ def save_uploads(folder: Path, results: Sequence[ClientResult], server: Server) 
 
 
 def _save(tensors: Message, path: Path) -> None:
-    """Replace a file in one step; a kill leaves the old one or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with replacing(path) as aside:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, aside)

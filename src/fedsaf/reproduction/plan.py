@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from fedsaf.core.files import read_json
 from fedsaf.reproduction.probe import RunCost, kind_of, probed_costs
 from fedsaf.reproduction.sweep import Composer, PlannedRun
-from fedsaf.tracking.recorder import SUMMARY, read_json
+from fedsaf.tracking.recorder import SUMMARY
 
 
 @dataclass(frozen=True)

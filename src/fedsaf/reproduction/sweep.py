@@ -21,10 +21,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fedsaf.core.config import ConfigError, check, config_hash, flatten, nearest, run_name
+from fedsaf.core.files import read_json
 from fedsaf.reproduction.figures.definition import figure_definitions
 from fedsaf.reproduction.selection import TIERS, table_definitions
 from fedsaf.reproduction.stand_ins import stand_in_words
-from fedsaf.tracking.recorder import STATUS, SUMMARY, read_json
+from fedsaf.tracking.recorder import STATUS, SUMMARY
 
 CHOSEN_OTHERWISE = {
     "tier": "the tier is chosen by TIER=, or --tier",

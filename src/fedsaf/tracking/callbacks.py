@@ -19,8 +19,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from fedsaf.core.config import ConfigError
+from fedsaf.core.files import write_atomically
 from fedsaf.tracking.closing import SEED, Run, closing_table, failures, read_run, wide_console
-from fedsaf.tracking.recorder import write_atomically
 
 log = logging.getLogger(__name__)
 

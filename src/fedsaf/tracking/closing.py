@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsaf.core.config import is_derived
+from fedsaf.core.files import read_json
 from fedsaf.tracking.domains import DOMAIN_MEAN
-from fedsaf.tracking.recorder import STATUS, SUMMARY, read_json
+from fedsaf.tracking.recorder import STATUS, SUMMARY
 from fedsaf.tracking.summary import PREDICTORS
 
 ALWAYS_SHOWN = ("method", "alignment", "partition")

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedsaf.core.files import read_json, write_atomically
 from fedsaf.core.types import RoundRecord
 from fedsaf.tracking.domains import client_domains, domain_accuracies
 from fedsaf.tracking.summary import predictors, summarise_rows
@@ -165,33 +166,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return []
     complete, _, _ = path.read_bytes().rpartition(b"\n")
     return [json.loads(line) for line in complete.splitlines()]
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read one JSON object; None if the file does not exist.
-
-    Raises:
-        ValueError: it is no file, cannot be decoded, or holds something else.
-    """
-    if not path.exists():
-        return None
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} holds a {type(value).__name__}, expected an object")
-    return value
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader, or a kill, meets the old content or the new one, never a part."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def encode(value: Mapping[str, Any], where: str, indent: int | None = None) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fedsaf.core.files import replacing, write_atomically
+
 
 @dataclass(frozen=True, eq=False)
 class PartitionRecord:
@@ -103,7 +105,8 @@ class PartitionRecord:
     def save(self, folder: Path) -> None:
         """Write ``partition.npz`` (indices) and ``partition.json`` (hash, facts, names, sizes, counts, notes)."""
         arrays = {f"{part}_{i}": a for part in ("train", "test") for i, a in enumerate(getattr(self, part))}
-        np.savez_compressed(folder / "partition.npz", **arrays)
+        with replacing(folder / "partition.npz") as aside, aside.open("wb") as file:
+            np.savez_compressed(file, **arrays)
         content = {
             "hash": self.hash,
             **self.facts,
@@ -116,7 +119,7 @@ class PartitionRecord:
             "unseen": self.unseen.tolist(),
             "notes": self.notes,
         }
-        (folder / "partition.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_atomically(folder / "partition.json", json.dumps(content, indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> PartitionRecord:

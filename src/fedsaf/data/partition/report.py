@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fedsaf.core.files import replacing
 from fedsaf.data.partition.record import PartitionRecord
 
 _TOP = 4
@@ -72,7 +73,8 @@ def partition_picture(record: PartitionRecord, path: Path) -> None:
         panels[0].set_yticks(range(num_classes), [_plain(name) for name in record.class_names])
     figure.colorbar(image, ax=list(panels), label="samples")
     figure.suptitle(_title(record), fontsize="small", wrap=True)
-    figure.savefig(path)
+    with replacing(path) as aside:
+        figure.savefig(aside, format="png")
 
 
 def _short(name: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from fedsaf.core.files import write_atomically
 from fedsaf.reproduction.collect import RecordedRun, SetAside
 from fedsaf.reproduction.figures import drawing, maps
 from fedsaf.reproduction.figures.definition import FigureDefinition
@@ -17,7 +18,6 @@ from fedsaf.reproduction.figures.embedding import embeddings
 from fedsaf.reproduction.figures.numbers import Gatherer, Numbers, Row, client_bars, curves, gains, points
 from fedsaf.reproduction.figures.radar import radar
 from fedsaf.reproduction.figures.style import caption, style
-from fedsaf.tracking.recorder import write_atomically
 
 Draw = Callable[[Figure, FigureDefinition, Numbers], None]
 KINDS: Mapping[str, tuple[Callable[[Gatherer], Numbers], Draw]] = {
