@@ -112,7 +112,7 @@ def test_a_cell_that_did_not_run_has_no_number(make_run, tmp_path):
     rows = {row["alignment"]: row for row in table_rows(runs)}
     assert (rows["mse"]["best"], rows["mse"]["n"], rows["mse"]["jobs"]) == (ABSENT, "0", "1 failed")
     assert (rows["rcsa"]["best"], rows["rcsa"]["n"], rows["rcsa"]["jobs"]) == (
-        "60.00 ± 0.00",
+        "60.00",
         "1",
         "1 finished, 1 failed",
     )
@@ -144,7 +144,7 @@ def test_the_header_says_which_accuracy(make_run):
     text = printed(closing_table(runs, "classifier", "client_mean"))
     assert "classifier accuracy in %, client mean: mean ± std over n seeds" in text
     # 5 of 10 and 55 of 90: the mean over clients is 55.56, not the pooled 60.
-    assert "55.56 ± 0.00" in text
+    assert "55.56" in text
 
 
 def test_table_of_a_single_run(tmp_path, make_record):

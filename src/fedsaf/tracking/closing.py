@@ -67,11 +67,11 @@ def settings_of(runs: Sequence[Run]) -> list[dict[str, str]]:
     Keys whose value all runs share are left out, except method, alignment and partition; the seed always is. A key that
     a run lacks is shown as ``-``.
     """
-    swept = {name for run in runs for name in _overridden(run) if not _is_group(name, runs)}
-    full = [_settings(run, swept) for run in runs]
+    swept = {name for run in runs for name in _overridden(run) if not any(name in _choices(other) for other in runs)}
+    full = [_settings(run, sorted(swept)) for run in runs]
     keys = list(dict.fromkeys(key for settings in full for key in settings))
-    shown = [key for key in keys if key in ALWAYS_SHOWN or len({settings.get(key, ABSENT) for settings in full}) > 1]
-    shown.sort(key=lambda key: ALWAYS_SHOWN.index(key) if key in ALWAYS_SHOWN else len(ALWAYS_SHOWN))
+    varied = [key for key in keys if len({settings.get(key, ABSENT) for settings in full}) > 1]
+    shown = dict.fromkeys([*(key for key in ALWAYS_SHOWN if key in keys), *varied])
     return [{key: settings.get(key, ABSENT) for key in shown} for settings in full]
 
 
@@ -86,13 +86,12 @@ def cells(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
         groups.setdefault(tuple(settings.items()), []).append(run)
     result = []
     for settings, members in groups.items():
-        hashes = {(run.config.get(SEED), run.summary["config_hash"]): run for run in members if run.summary}
+        hashes = {(run.config.get(SEED), run.summary["config_hash"]) for run in members if run.summary}
         if len(hashes) == len({seed for seed, _ in hashes}):
             result.append((dict(settings), members))
-            continue
-        for run in members:
-            label = run.summary["config_hash"][:8] if run.summary else ABSENT
-            result.append(({**dict(settings), "config": label}, [run]))
+        else:
+            labels = [run.summary["config_hash"][:8] if run.summary else ABSENT for run in members]
+            result += [({**dict(settings), "config": label}, [run]) for label, run in zip(labels, members, strict=True)]
     return result
 
 
@@ -105,7 +104,7 @@ def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
         measure: pooled or client_mean.
 
     Returns:
-        The table. ``n`` counts finished runs with a number; the standard deviation divides by n, so one run has 0.
+        The table. ``n`` counts finished runs with a number; the standard deviation divides by n, and one run has none.
     """
     table = Table(
         title=f"{predictor.replace('_', ' ')} accuracy in %, {measure.replace('_', ' ')}: mean ± std over n seeds",
@@ -115,33 +114,32 @@ def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
     )
     grouped = cells(runs)
     names = list(dict.fromkeys(key for settings, _ in grouped for key in settings))
+    short = Counter(name.rpartition(".")[2] for name in names)
     for name in names:
         last = name.rpartition(".")[2]
-        is_unique = sum(other.rpartition(".")[2] == last for other in names) == 1
-        table.add_column(last if is_unique else name, overflow="fold")
+        table.add_column(last if short[last] == 1 else name, overflow="fold")
     for name in ("best", "last", "n"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("jobs")
     for settings, members in grouped:
         best, last = (_accuracies(members, predictor, when, measure) for when in ("best", "last"))
         outcomes = Counter(run.outcome for run in members)
-        table.add_row(
-            *(settings.get(name, ABSENT) for name in names),
-            mean_and_std(best),
-            mean_and_std(last),
-            str(len(best)),
-            ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()),
-        )
+        jobs = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+        row = (settings.get(name, ABSENT) for name in names)
+        table.add_row(*row, mean_and_std(best), mean_and_std(last), str(len(best)), jobs)
     return table
 
 
 def mean_and_std(values: Sequence[float]) -> str:
-    """Return mean and population standard deviation of fractions as percentages; ``-`` for no value.
+    """Return mean and population standard deviation of fractions as percentages.
 
-    >>> mean_and_std([0.70, 0.74])
-    '72.00 ± 2.00'
+    One value has no deviation, and no value is ``-``.
+
+    >>> mean_and_std([0.70, 0.74]), mean_and_std([0.7])
+    ('72.00 ± 2.00', '70.00')
     """
-    return f"{100 * fmean(values):.2f} ± {100 * pstdev(values):.2f}" if values else ABSENT
+    mean = f"{100 * fmean(values):.2f}" if values else ABSENT
+    return f"{mean} ± {100 * pstdev(values):.2f}" if len(values) > 1 else mean
 
 
 def failures(runs: Iterable[Run]) -> list[str]:
@@ -167,16 +165,17 @@ def run_table(summary: Mapping[str, Any]) -> Table:
     )
     for name in ("prediction", "last", "best", "best round"):
         table.add_column(name, justify="left" if name == "prediction" else "right", no_wrap=True)
-    for name in dict.fromkeys((*PREDICTORS, *sorted(summary))):
-        if _is_prediction(summary.get(name)):
-            last, best = summary[name]["last"], summary[name]["best"]
-            table.add_row(name.replace("_", " "), _percent(last), _percent(best), str(best["round"]))
-            for row in _domain_rows((summary.get("domains") or {}).get(name)):
+    for rule in dict.fromkeys((*PREDICTORS, *sorted(summary))):
+        entry = summary.get(rule)
+        if isinstance(entry, Mapping) and "last" in entry and "best" in entry:
+            accuracies = (_percent(entry[when]["pooled"], entry[when].get("client_mean")) for when in ("last", "best"))
+            table.add_row(rule.replace("_", " "), *accuracies, str(entry["best"]["round"]))
+            for row in _domain_rows((summary.get("domains") or {}).get(rule)):
                 table.add_row(*row)
     return table
 
 
-def _domain_rows(domains: Mapping[str, Any] | None) -> list[tuple[str, str, str, str]]:
+def _domain_rows(domains: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     """Return one line per domain and one for their mean; [] if the run has none."""
     if not domains:
         return []
@@ -184,24 +183,24 @@ def _domain_rows(domains: Mapping[str, Any] | None) -> list[tuple[str, str, str,
     names = list(best["accuracy"])
     parts = [(name, last["accuracy"][name], best["accuracy"][name]) for name in names if len(names) <= MAX_DOMAINS]
     parts.append((f"mean over {len(names)} domains", last[DOMAIN_MEAN], best[DOMAIN_MEAN]))
-    return [
-        (f"  {name}", *(ABSENT if value is None else f"{100 * value:.2f}" for value in values), str(best["round"]))
-        for name, *values in parts
-    ]
+    return [(f"  {name}", *map(_percent, values), str(best["round"])) for name, *values in parts]
+
+
+def _percent(share: float | None, client_mean: float | None = None) -> str:
+    text = ABSENT if share is None else f"{100 * share:.2f}"
+    return text if client_mean is None else f"{text} ({100 * client_mean:.2f})"
 
 
 def _costs(summary: Mapping[str, Any]) -> str:
-    mib = {name: f"{summary[f'{name}_bytes'] / MIB:.2f} MiB" for name in ("upload", "download")}
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
-    parts = [f"uploaded {mib['upload']}, downloaded {mib['download']}", f"seconds: {seconds}"]
+    moved = ", ".join(f"{way}ed {summary[f'{way}_bytes'] / MIB:.2f} MiB" for way in ("upload", "download"))
+    parts = [moved, f"seconds: {seconds}"]
     if summary.get("median_round_seconds") is not None:
         parts.append(f"median {summary['median_round_seconds']:.1f} s per round")
     memory = {"resident": "memory of the largest rank", "device": "memory of the device"}
-    parts += [
-        f"peak {name} {summary[f'max_{key}_bytes'] / MIB:.0f} MiB"
-        for key, name in memory.items()
-        if summary.get(f"max_{key}_bytes") is not None
-    ]
+    for key, name in memory.items():
+        if summary.get(f"max_{key}_bytes") is not None:
+            parts.append(f"peak {name} {summary[f'max_{key}_bytes'] / MIB:.0f} MiB")
     return "; ".join(parts)
 
 
@@ -219,28 +218,24 @@ def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) ->
     return [value for value in found.values() if value is not None]
 
 
-def _settings(run: Run, swept: Iterable[str]) -> dict[str, str]:
+def _settings(run: Run, swept: Sequence[str]) -> dict[str, str]:
     reads = _select(run.config, "method.reads")
     unread = () if reads is None else set(READ_BY_METHOD) - set(reads)
-    choices = {
-        key: None if key in unread else value
-        for key, value in run.config.get("choices", {}).items()
-        if _names_cell(key)
-    }
+    choices = {key: None if key in unread else value for key, value in _choices(run).items() if _names_cell(key)}
     if "method" in choices:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
         choices["method"] = _select(run.config, "method.name") or choices["method"]
     numbers = {key: value for key, value in run.config.items() if isinstance(value, int | float) and _names_cell(key)}
-    values = {key: _select(run.config, key) for key in sorted(swept)}
-    return {key: _text(value) for key, value in {**choices, **numbers, **values}.items()}
+    values = {**choices, **numbers, **{key: _select(run.config, key) for key in swept}}
+    return {key: ABSENT if value is None else str(value) for key, value in values.items()}
+
+
+def _choices(run: Run) -> Mapping[str, Any]:
+    return run.config.get("choices", {})
 
 
 def _overridden(run: Run) -> list[str]:
     names = (text.lstrip("+~").partition("=")[0].partition("@")[0] for text in run.config.get("overrides", ()))
     return [name for name in names if _names_cell(name)]
-
-
-def _is_group(name: str, runs: Sequence[Run]) -> bool:
-    return any(name in run.config.get("choices", {}) for run in runs)
 
 
 def _names_cell(name: str) -> bool:
@@ -253,16 +248,3 @@ def _select(config: Mapping[str, Any], name: str) -> Any:
     for key in name.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
-
-
-def _text(value: Any) -> str:
-    return ABSENT if value is None else str(value)
-
-
-def _percent(accuracy: Mapping[str, Any]) -> str:
-    mean = accuracy.get("client_mean")
-    return f"{100 * accuracy['pooled']:.2f}" + (f" ({100 * mean:.2f})" if mean is not None else "")
-
-
-def _is_prediction(value: Any) -> bool:
-    return isinstance(value, Mapping) and "last" in value and "best" in value

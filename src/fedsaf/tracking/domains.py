@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from fedsaf.tracking.summary import best_of
+
 DOMAIN_MEAN = "mean"
 """Key of the unweighted mean over domains, beside the ``accuracy`` of each."""
 
@@ -44,13 +46,11 @@ def domain_accuracies(
         accuracy. A domain without a test sample has no accuracy (None) and no part in the mean. Round 0, before
         training, is the best only if it is the only one.
     """
-    result: dict[str, dict[str, Any] | None] = {}
-    for rule in predictors:
-        rounds = _by_round(rows, domains, rule)
-        trained = [entry for entry in rounds if entry["round"] >= 1] or rounds
-        best = max(trained, key=lambda entry: entry[DOMAIN_MEAN], default=None)
-        result[rule] = {"last": rounds[-1], "best": best} if rounds else None
-    return result
+    by_rule = {rule: _by_round(rows, domains, rule) for rule in predictors}
+    return {
+        rule: {"last": rounds[-1], "best": best_of(rounds, DOMAIN_MEAN)} if rounds else None
+        for rule, rounds in by_rule.items()
+    }
 
 
 def _by_round(rows: Sequence[Mapping[str, Any]], domains: Sequence[str], rule: str) -> list[dict[str, Any]]:

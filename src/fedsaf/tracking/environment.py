@@ -53,15 +53,15 @@ def environment(threads: int) -> dict[str, Any]:
 
 def _git() -> dict[str, Any] | None:
     """Return the commit of the source tree and whether the tree differs from it."""
-    command = ["git", "-C", str(Path(__file__).parent)]
+    start = ["git", "-C", str(Path(__file__).parent)]
     try:
-        commit = subprocess.run([*command, "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=30)
-        changes = subprocess.run(
-            [*command, "status", "--porcelain"], capture_output=True, text=True, check=True, timeout=30
+        commit, changes = (
+            subprocess.run([*start, *words], capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain"))
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
+    return {"commit": commit, "dirty": bool(changes)}
 
 
 def _version(package: str) -> str | None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, pstdev, stdev
 
-from scipy.stats import t
-
 LEVEL = 0.95
 """Coverage of every interval in a report."""
 
@@ -43,6 +41,8 @@ def spread_of(values: Sequence[float]) -> Spread:
     Raises:
         ValueError: there is no value.
     """
+    from scipy.stats import t  # takes a second to import
+
     n = len(values)
     if n == 0:
         raise ValueError("values: got none, expected at least one")
