@@ -40,7 +40,7 @@ def view_of():
             rounds=1,
             received=received,
             model=None,
-            companions={},
+            auxiliary={},
             memory={},
             scratch={},
         )

@@ -18,7 +18,7 @@ def view(t=0, rounds=4, logits=None):
         rounds=rounds,
         received={},
         model=None,
-        companions={},
+        auxiliary={},
         memory={},
         scratch={},
     )

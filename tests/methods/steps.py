@@ -1,4 +1,4 @@
-"""One training step as terms see it, with drawn values, and a stand-in for the client that carriers unpack into."""
+"""One training step as terms see it, with drawn values, and a stand-in for the client that halves unpack into."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stand_in(num_classes=4, feature_dim=3):
         num_classes=num_classes,
         feature_dim=feature_dim,
         model=SimpleNamespace(head=head),
-        companions={},
+        auxiliary={},
     )
 
 
@@ -58,7 +58,7 @@ def step(client, labels, round=0, rounds=4, seed=1):
         rounds=rounds,
         received=client.received,
         model=client.model,
-        companions=client.companions,
+        auxiliary=client.auxiliary,
         memory=client.memory,
         scratch=client.scratch,
     )

@@ -18,7 +18,7 @@ def started(*words):
     method, client = method_of(*WORDS, *words), stand_in(feature_dim=5)
     channel = method.channels["prototypes"]
     channel.aggregator.prepare(ServerContext(4, 5, seed=0))
-    channel.carrier.apply(client, channel.aggregator.broadcast())
+    channel.client.receive(client, channel.aggregator.broadcast())
     return method, client
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.class_logits import ClassLogits, LogitCarrier
+from fedsaf.exchange.class_logits import ClassLogits, LogitChannel
 from fedsaf.objective.distillation import LogitDistillation
 from tests.methods.numeric import softmax
 from tests.methods.tiny import LR, Feed, make_client, method_of, train
@@ -76,34 +76,34 @@ class View:
         self.logits, self.y = logits, torch.tensor(y)
 
 
-def exchange(participants, aggregator, carrier, round):
+def exchange(participants, aggregator, half, round):
     """Let clients upload ``value`` in every logit of the classes they hold; everyone then receives the means."""
     uploads = []
     for client, (value, labels) in participants:
         client.round, client.scratch = round, {}
-        carrier.begin(client, None)
-        carrier.observe(client, View(torch.full((len(labels), 3), value), labels), 0, 1)
-        uploads.append(Upload(0, carrier.collect(client, None), len(labels)))
+        half.on_train_start(client, None)
+        half.on_train_batch_end(client, View(torch.full((len(labels), 3), value), labels), 0, 1)
+        uploads.append(Upload(0, half.send(client, None), len(labels)))
     aggregator.update(uploads, round)
 
 
 @pytest.mark.parametrize("absent", ["keep", "drop"])
 def test_own_part_is_taken_out_of_the_mean(absent):
-    aggregator, carrier = ClassLogits(absent, True), LogitCarrier("c", True)
+    aggregator, half = ClassLogits(absent, True), LogitChannel("c", True)
     aggregator.prepare(ServerContext(num_classes=3, feature_dim=7, seed=0))
     a, b, outsider = Client(), Client(), Client()
-    exchange([(a, (1.0, [0, 1])), (b, (5.0, [1, 2]))], aggregator, carrier, 0)
+    exchange([(a, (1.0, [0, 1])), (b, (5.0, [1, 2]))], aggregator, half, 0)
     for client in (a, b, outsider):
-        carrier.apply(client, aggregator.broadcast())
+        half.receive(client, aggregator.broadcast())
     assert a.received["c"].mask.tolist() == [False, True, True]  # class 0 is a's alone
     assert a.received["c"].values[:, 0].tolist() == [0, 5, 5]
     assert b.received["c"].mask.tolist() == [True, True, False]
     assert b.received["c"].values[:, 0].tolist() == [1, 1, 0]
     assert outsider.received["c"].values[:, 0].tolist() == [1, 3, 5]
     # Next round b alone takes part, with class 1: the kept row of class 2 still is b's, that of class 1 no longer a's.
-    exchange([(b, (7.0, [1]))], aggregator, carrier, 1)
+    exchange([(b, (7.0, [1]))], aggregator, half, 1)
     for client in (a, b):
-        carrier.apply(client, aggregator.broadcast())
+        half.receive(client, aggregator.broadcast())
     assert a.received["c"].mask.tolist() == [False, True, absent == "keep"]
     assert a.received["c"].values[1, 0] == 7
     assert b.received["c"].mask.tolist() == [absent == "keep", False, False]
@@ -113,20 +113,20 @@ def test_excluding_is_told_and_paid_for_only_where_it_is_chosen():
     bytes_of = {}
     for exclude in ("false", "true"):
         channel = method_of(
-            "method=feddistill", f"method.channels.class_logits.carrier.exclude_self={exclude}"
+            "method=feddistill", f"method.channels.class_logits.client.exclude_self={exclude}"
         ).channels["class_logits"]
         channel.aggregator.prepare(ServerContext(num_classes=3, feature_dim=7, seed=0))
-        exchange([(Client(), (1.0, [0, 1]))], channel.aggregator, channel.carrier, 0)
+        exchange([(Client(), (1.0, [0, 1]))], channel.aggregator, channel.client, 0)
         bytes_of[exclude] = channel.num_bytes(channel.aggregator.broadcast())
     assert bytes_of == {"false": 2 * 3 * 4, "true": 2 * 3 * 4 + 2 * 2 * 8}
 
 
 def test_own_part_survives_a_checkpoint():
     client = make_client(method_of("method=feddistill"), [0.3, -0.2])
-    carrier = LogitCarrier("class_logits", True)
-    carrier.begin(client, None)
-    carrier.observe(client, View(torch.ones(1, 2), [1]), 0, 1)
-    carrier.collect(client, None)
+    half = LogitChannel("class_logits", True)
+    half.on_train_start(client, None)
+    half.on_train_batch_end(client, View(torch.ones(1, 2), [1]), 0, 1)
+    half.send(client, None)
     assert {"memory.own_logits", "memory.own_rounds"} <= set(client.export_state())
 
 

@@ -129,9 +129,9 @@ def client_step(generator, counts, *words, epochs=1):
     client = make_client(method, [1.0, 1.0])
     client.model.head = nn.Linear(2, 2)
     if generator is not None:
-        carrier = method.channels["generator"].carrier
-        carrier.apply = lambda client, message: (
-            HeadAndGenerator.apply(carrier, client, message),
+        half = method.channels["generator"].client
+        half.apply = lambda client, message: (
+            HeadAndGenerator.receive(half, client, message),
             client.received.update(generator=generator),
         )
     head = {f"head.{name}": torch.tensor(value) for name, value in HEAD.items()}
@@ -176,7 +176,7 @@ def test_received_generator_is_the_servers():
 
     Client.model.head = nn.Linear(2, 3)
     Client.model.backbone = nn.Identity()
-    HeadAndGenerator("generator", SHAPE).apply(Client, server.broadcast())
+    HeadAndGenerator("generator", SHAPE).receive(Client, server.broadcast())
     labels = torch.tensor([0, 2])
     made = Client.received["generator"].draw(labels, torch.Generator().manual_seed(0))
     assert torch.equal(made, server._generator.draw(labels, torch.Generator().manual_seed(0)))

@@ -81,7 +81,7 @@ def test_client_takes_the_head_over_and_uploads_means_after_training():
     client = make_client(method, [1.0, 1.0])
     client.model.head = nn.Linear(2, 2)
     head = {"weight": torch.tensor([[1.0, 0.0], [0.0, 1.0]]), "bias": torch.zeros(2)}
-    method.channels["head"].carrier.apply(client, head)
+    method.channels["head"].client.receive(client, head)
     assert torch.equal(client.model.head.weight, head["weight"])
     x = np.array([[1.0, 2.0], [3.0, -1.0], [1.0, 0.0]])
     result = train(method, client, Feed(x.tolist(), [1, 0, 1]), {"head": head}, epochs=2)

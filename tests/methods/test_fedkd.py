@@ -20,14 +20,14 @@ def step(*words):
     method = method_of("method=fedkd", *words)
     hidden = nn.Linear(2, 2, bias=False)
     hidden.weight.data = torch.tensor(M, dtype=torch.float32)
-    client = make_client(method, [0.3, -0.2], companions={"mentee": Diagonal([9.0, 9.0]), "hidden_map": hidden})
-    client.learning_rates["mentee"] = method.companions["mentee"].lr
+    client = make_client(method, [0.3, -0.2], auxiliary={"mentee": Diagonal([9.0, 9.0]), "hidden_map": hidden})
+    client.learning_rates["mentee"] = method.auxiliary["mentee"].lr
     broadcast = {"mentee": {"backbone.weight": torch.tensor(A, dtype=torch.float32)}}
     train(method, client, Feed(X.tolist(), Y.tolist()), broadcast, epochs=1)
     return {
         "w": array(client.model.backbone.weight),
-        "a": array(client.companions["mentee"].backbone.weight),
-        "m": array(client.companions["hidden_map"].weight),
+        "a": array(client.auxiliary["mentee"].backbone.weight),
+        "m": array(client.auxiliary["hidden_map"].weight),
     }
 
 
@@ -126,7 +126,7 @@ def test_energy_grows_linearly(round, energy):
 
 
 def server(kind, start, energy=0.95):
-    made = CompressedMean("companion:mentee", "uniform", "average", Compression(kind, energy, energy))
+    made = CompressedMean("auxiliary:mentee", "uniform", "average", Compression(kind, energy, energy))
     made.prepare(ServerContext(2, 2, seed=0, rounds=4, initial=lambda scope: {"w": start.clone()}))
     return made
 

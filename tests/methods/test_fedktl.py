@@ -22,10 +22,10 @@ def started(*words):
     method, client = method_of(*WORDS, *words), stand_in()
     channel = method.channels["frame"]
     channel.aggregator.prepare(ServerContext(4, 3, seed=0))
-    channel.carrier.apply(client, channel.aggregator.broadcast())
+    channel.client.receive(client, channel.aggregator.broadcast())
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        client.companions["map"] = nn.Linear(3, 6)
+        client.auxiliary["map"] = nn.Linear(3, 6)
     return method, client
 
 
@@ -73,7 +73,7 @@ def test_client_loss_with_pairs():
     view = step(client, LABELS)
     object.__setattr__(view, "model", lambda x: (2 * x, None))
     total, values = method.objective(view)
-    g = client.companions["map"]
+    g = client.auxiliary["map"]
     mapped = 2 * array(images) @ array(g.weight).T + array(g.bias)
     error = ((mapped - array(latents)) ** 2).mean()
     assert values["latent_regression"].item() == pytest.approx(error, rel=1e-5)
@@ -95,7 +95,7 @@ def test_gradients_stay_finite_where_the_arc_cosine_has_none():
 
 
 def test_uploads_are_means_of_normalised_outputs():
-    carrier = method_of(*WORDS).channels["prototypes"].carrier
+    half = method_of(*WORDS).channels["prototypes"].client
     outputs = torch.tensor([[3.0, 4.0, 0, 0], [0, 0, 5.0, 0], [2.0, 0, 0, 0]])
 
     class Client:
@@ -107,7 +107,7 @@ def test_uploads_are_means_of_normalised_outputs():
         def __call__(self, x):
             return None, outputs
 
-    message = carrier.collect(Client(), [(None, torch.tensor([1, 1, 2]))])
+    message = half.send(Client(), [(None, torch.tensor([1, 1, 2]))])
     assert message["labels"].tolist() == [1, 2]
     mean = np.array([0.3, 0.4, 0.5, 0.0])  # of (.6, .8, 0, 0) and (0, 0, 1, 0)
     np.testing.assert_allclose(message["means"][0], mean / np.linalg.norm(mean), atol=1e-6)
@@ -124,22 +124,22 @@ def test_answers_by_the_largest_cosine():
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_whether_a_client_keeps_its_map(keep):
-    carrier = method_of(*WORDS, f"method.channels.map.carrier.keep={str(keep).lower()}").channels["map"].carrier
+    half = method_of(*WORDS, f"method.channels.map.client.keep={str(keep).lower()}").channels["map"].client
     _, client = started()
-    server = {name: torch.zeros_like(value) for name, value in client.companions["map"].state_dict().items()}
-    carrier.apply(client, server)
-    assert not client.companions["map"].weight.any()
-    carrier.begin(client, None)
-    nn.init.ones_(client.companions["map"].weight)
-    carrier.apply(client, server)
-    assert bool(client.companions["map"].weight.all()) is keep
-    assert bool(client.companions["map"].weight.any()) is keep
+    server = {name: torch.zeros_like(value) for name, value in client.auxiliary["map"].state_dict().items()}
+    half.receive(client, server)
+    assert not client.auxiliary["map"].weight.any()
+    half.on_train_start(client, None)
+    nn.init.ones_(client.auxiliary["map"].weight)
+    half.receive(client, server)
+    assert bool(client.auxiliary["map"].weight.all()) is keep
+    assert bool(client.auxiliary["map"].weight.any()) is keep
 
 
 def test_other_constructors_are_refused():
     message = {"labels": torch.tensor([0]), "values": torch.zeros(1, 4)}
     with pytest.raises(ValueError, match="prototype=generator_prior"):
-        method_of(*WORDS).channels["prototypes"].carrier.apply(stand_in(), message)
+        method_of(*WORDS).channels["prototypes"].client.receive(stand_in(), message)
 
 
 def test_a_run(tmp_path):
@@ -155,7 +155,7 @@ def test_a_run(tmp_path):
     assert rows[1]["active"]["latent_regression"] == 0
     assert rows[2]["active"]["latent_regression"] == rows[2]["num_batches"] > 0
     assert "cross_entropy" not in rows[2]["loss"]
-    assert "companions.map.weight" in tensors(tmp_path)["client 0"]
+    assert "auxiliary.map.weight" in tensors(tmp_path)["client 0"]
 
 
 def test_a_decoder_trained_on_public_images(tmp_path):

@@ -48,7 +48,7 @@ def guided(method, model):
     client = make_client(method, [0.0, 0.0])
     client.model = model
     values = {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}
-    method.channels["guidance"].carrier.apply(client, values)
+    method.channels["guidance"].client.receive(client, values)
     return client
 
 
@@ -56,7 +56,7 @@ def guided(method, model):
 def test_meta_gradient_by_differences(name):
     method = method_of(f"method={name}", f"optimizer.lr={LR}")
     client = guided(method, SplitModel(linear(W), linear(H), 2))
-    found = method.channels["guidance"].carrier.meta_gradient(client, tensors(STUDY), tensors(QUIZ))
+    found = method.channels["guidance"].client.meta_gradient(client, tensors(STUDY), tensors(QUIZ))
     expected = slopes(lambda V: quiz_loss(V, name == "fedl2g_logit"), {"V": V})["V"]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     assert np.abs(expected).max() > 1e-3
@@ -69,13 +69,13 @@ def test_meta_step_leaves_weights_and_statistics_alone():
     trunk.num_features = 2
     client = guided(method, SplitModel(trunk, linear(H), 2))
     before = {name: tensor.clone() for name, tensor in client.state_dict().items()}
-    assert method.channels["guidance"].carrier.meta_gradient(client, tensors(STUDY), tensors(QUIZ)).any()
+    assert method.channels["guidance"].client.meta_gradient(client, tensors(STUDY), tensors(QUIZ)).any()
     assert all(torch.equal(tensor, before[name]) for name, tensor in client.state_dict().items())
 
 
 def test_client_trains_towards_the_guide_by_hand():
     """z = w x are the logits: CE, and MSE over B d = 6 entries. This feed gives its batch whatever is chosen."""
-    method = method_of("method=fedl2g", "batch_size=2", "method.hooks.0.warm_up=0")
+    method = method_of("method=fedl2g", "batch_size=2", "method.callbacks.0.warm_up=0")
     client = make_client(method, [0.3, -0.2])
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
     x, y = STUDY
@@ -93,7 +93,7 @@ class Recording(Feed):
 
 
 def test_the_loop_trains_on_what_the_hook_leaves():
-    method = method_of("method=fedl2g", "batch_size=1", "method.hooks.0.warm_up=0")
+    method = method_of("method=fedl2g", "batch_size=1", "method.callbacks.0.warm_up=0")
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
     feed = Recording([[1.0, 2.0], [0.5, -1.5], [0.2, 0.9]], [0, 1, 1])
     train(method, make_client(method, [0.3, -0.2]), feed, sent, epochs=1)
@@ -113,7 +113,7 @@ def test_quiz_is_the_first_samples_and_at_most_half(n, quiz):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     if n - quiz == 1:
         client.modules = lambda: iter(())
-    kept = QuizSet(1, 10, 50).choose(client, order)
+    kept = QuizSet(1, 10, 50).select_samples(client, order)
     assert sorted(kept.tolist()) == list(range(quiz, n))
     assert kept.tolist() == [i for i in order.tolist() if i >= quiz]  # the order stays
     assert client.scratch == {"quiz_size": quiz, "train_size": n - quiz}
@@ -126,19 +126,19 @@ def test_quiz_is_the_first_samples_and_at_most_half(n, quiz):
 def test_warm_up_trains_nothing_and_never_takes_more_than_a_quarter(round, rounds, trains):
     client = Client(round)
     client.rounds = rounds
-    assert (len(QuizSet(1, 10, 50).choose(client, torch.arange(100))) > 0) == trains
+    assert (len(QuizSet(1, 10, 50).select_samples(client, torch.arange(100))) > 0) == trains
 
 
 def test_a_single_training_sample_has_no_batch_statistics():
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).train()
     model.round, model.rounds, model.scratch = 0, 3, {}
-    assert QuizSet(1, 10, 0).choose(model, torch.arange(2)).tolist() == [1]
+    assert QuizSet(1, 10, 0).select_samples(model, torch.arange(2)).tolist() == [1]
     assert (model.training, model[1].training) == (True, False)
 
 
 def test_upload_holds_the_classes_of_the_study_batch():
     """Four samples, the first two are the quiz; the study batch holds class 1 alone, so only its row can matter."""
-    method = method_of("method=fedl2g", "batch_size=2", "method.hooks.0.warm_up=0")
+    method = method_of("method=fedl2g", "batch_size=2", "method.callbacks.0.warm_up=0")
     client = make_client(method, [0.3, -0.2])
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
     x = [[1.0, 2.0], [0.5, -1.5], [0.2, 0.9], [-1.0, 0.3]]

@@ -20,10 +20,10 @@ VALUES = {
 }
 PLACES = {
     "w": "model.backbone.weight",
-    "g": "companions.small.backbone.weight",
-    "h": "companions.small.head.weight",
-    "r": "companions.projector.weight",
-    "b": "companions.projector.bias",
+    "g": "auxiliary.small.backbone.weight",
+    "h": "auxiliary.small.head.weight",
+    "r": "auxiliary.projector.weight",
+    "b": "auxiliary.projector.bias",
 }
 
 
@@ -48,8 +48,8 @@ def client_and_method(*words):
     projector = nn.Linear(3, 2)
     projector.weight.data = torch.tensor(VALUES["r"], dtype=torch.float32)
     projector.bias.data = torch.tensor(VALUES["b"], dtype=torch.float32)
-    companions = {"small": small(), "projector": projector}
-    return make_client(method, VALUES["w"].tolist(), companions=companions), method
+    auxiliary = {"small": small(), "projector": projector}
+    return make_client(method, VALUES["w"].tolist(), auxiliary=auxiliary), method
 
 
 def step(*words, epochs=1):
@@ -72,7 +72,7 @@ def test_one_step_by_differences():
 def test_the_answer_uses_what_the_server_sends():
     client, method = client_and_method()
     fresh = small({"g": -2 * VALUES["g"], "h": VALUES["h"]}).state_dict()
-    method.channels["small"].carrier.apply(client, dict(fresh))
+    method.channels["small"].client.receive(client, dict(fresh))
     client.eval()
     u = np.concatenate([X @ (-2 * VALUES["g"]).T, VALUES["w"] * X], axis=1) @ VALUES["r"].T + VALUES["b"]
     z, logits = client(torch.tensor(X, dtype=torch.float32))

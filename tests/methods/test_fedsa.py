@@ -20,7 +20,7 @@ def started(*words):
     method, client = method_of(*WORDS, *words), stand_in(feature_dim=5)
     channel = method.channels["prototypes"]
     channel.aggregator.prepare(ServerContext(4, 5, seed=0))
-    channel.carrier.apply(client, channel.aggregator.broadcast())
+    channel.client.receive(client, channel.aggregator.broadcast())
     return method, client
 
 
@@ -39,21 +39,21 @@ def test_margin_before_and_after_the_first_participation():
     far = torch.tensor([[0.0] * 5, [100.0] + [0.0] * 4, [0.0, 300.0, 0.0, 0.0, 0.0]])  # nearest: 100, 100, 300
     for own, expected in ((None, across), (far * 1e-9, across), (far, 500 / 3)):
         client.memory = {} if own is None else {"prototypes.means": own}
-        HOOK.begin(client, None)
+        HOOK.on_train_start(client, None)
         assert client.scratch["anchor_margin"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_identical_anchors_leave_a_margin_of_zero_before_the_first_participation():
     _, client = started()
     client.received["prototypes"].values.fill_(1.0)
-    HOOK.begin(client, None)
+    HOOK.on_train_start(client, None)
     assert client.scratch["anchor_margin"] == 0
 
 
 def test_client_loss_against_numpy():
     """CE + 10 MSE(z, A^y) + CE(-(|z - A^c| + g [c = y])) + CE(h(A^c), c) over all four classes."""
     method, client = started()
-    method.hooks[0].begin(client, None)
+    method.callbacks[0].on_train_start(client, None)
     view, A = step(client, LABELS), array(client.received["prototypes"].values)
     z, y = array(view.z), view.y.numpy()
     W, b = array(client.model.head.weight), array(client.model.head.bias)
@@ -72,7 +72,7 @@ def test_client_loss_against_numpy():
 
 def test_calibration_reaches_the_head_alone():
     method, client = started()
-    method.hooks[0].begin(client, None)
+    method.callbacks[0].on_train_start(client, None)
     view = step(client, LABELS)
     method.objective.terms["calibration"].term(view).backward()
     assert view.z.grad is None
@@ -81,26 +81,26 @@ def test_calibration_reaches_the_head_alone():
 
 def test_a_constructor_without_vectors_at_the_start_is_refused():
     with pytest.raises(ValueError, match="prototype=semantic_anchor"):
-        HOOK.begin(stand_in(), None)
+        HOOK.on_train_start(stand_in(), None)
 
 
 def test_what_is_remembered_is_what_was_sent():
     method = method_of(*WORDS)
-    first, second = (method.channels[name].carrier for name in ("prototypes", "client_means"))
+    first, second = (method.channels[name].client for name in ("prototypes", "client_means"))
     client = stand_in(feature_dim=5)
     client.eval = lambda: None
-    first.begin(client, [])
-    second.begin(client, [])
+    first.on_train_start(client, [])
+    second.on_train_start(client, [])
     client.scratch["prototypes"].add(draw(3, 5), torch.tensor([1, 3, 3]))
     first._pass = lambda *_: None
-    sent = first.collect(client, [])
-    again = second.collect(client, [])
+    sent = first.send(client, [])
+    again = second.send(client, [])
     assert sent["labels"].tolist() == [1, 3]
     assert all(torch.equal(sent[name], again[name]) for name in sent)
     assert client.memory["prototypes.means"].shape == (2, 5)
-    first.begin(client, [])
+    first.on_train_start(client, [])
     client.scratch["prototypes"].add(draw(1, 5), torch.tensor([3]))
-    assert first.collect(client, [])["labels"].tolist() == [3]
+    assert first.send(client, [])["labels"].tolist() == [3]
     assert client.memory == {}  # one class has no margin
 
 
@@ -114,7 +114,7 @@ def test_answers_by_the_averaged_client_prototypes_not_by_the_anchors():
         for i, shift in enumerate((-0.5, 0.5))
     ]
     channel.aggregator.update(uploads, 0)
-    channel.carrier.apply(client, channel.aggregator.broadcast())
+    channel.client.receive(client, channel.aggregator.broadcast())
     assert method.predictor == "nearest_prototype"
     assert method.predictors["nearest_prototype"](client, rows, None).tolist() == [1, 2]
     torch.testing.assert_close(client.received["client_means"].values[1:3], rows)

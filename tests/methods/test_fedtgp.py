@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from fedsaf.exchange.channels import PrototypeChannel
 
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.carriers import PrototypeCarrier
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run_job
 from tests.methods.steps import array, config_of, method_of, stand_in, step
@@ -27,7 +27,7 @@ def received(method, labels):
     """A client that has been sent the prototypes after one upload of these labels."""
     client, aggregator = stand_in(), ready(method)
     aggregator.update([upload(labels)], 0)
-    method.channels["prototypes"].carrier.apply(client, aggregator.broadcast())
+    method.channels["prototypes"].client.receive(client, aggregator.broadcast())
     return client
 
 
@@ -88,12 +88,12 @@ def test_public_code_uploads_the_model_before_training():
     """Register entry D2: stale means are those of the model as received, whatever training does to it."""
     collected = {}
     for name in ("paper", "public"):
-        carrier = method_of(*WORDS, f"protocol={name}").channels["prototypes"].carrier
+        half = method_of(*WORDS, f"protocol={name}").channels["prototypes"].client
         client = Scaling()
         batches = [(torch.ones(2, 3), torch.tensor([1, 1]))]
-        carrier.begin(client, batches)
+        half.on_train_start(client, batches)
         client.weight = 5.0
-        collected[name] = carrier.collect(client, batches)["means"][0, 0].item()
+        collected[name] = half.send(client, batches)["means"][0, 0].item()
     assert collected == {"paper": 5.0, "public": 1.0}
 
 
@@ -111,7 +111,7 @@ def test_which_classes_may_be_answered(protocol, answers):
 def test_before_the_first_upload_nothing_is_answered():
     method = method_of(*WORDS)
     client, aggregator = stand_in(), ready(method)
-    method.channels["prototypes"].carrier.apply(client, aggregator.broadcast())
+    method.channels["prototypes"].client.receive(client, aggregator.broadcast())
     assert method.predictors["nearest_prototype"](client, torch.zeros(2, 3), None).tolist() == [-1, -1]
     total, values = method.objective(step(client, LABELS))
     assert not values["prototype_alignment"].requires_grad
@@ -139,7 +139,7 @@ def test_what_travels_and_what_is_recorded(tmp_path):
 
 def test_the_carrier_tells_what_was_seen():
     client = stand_in()
-    PrototypeCarrier("prototypes", "clean").apply(
+    PrototypeChannel("prototypes", "clean").apply(
         client, {"labels": torch.tensor([1, 3]), "values": torch.ones(2, 3), "seen": torch.tensor([False, True])}
     )
     table = client.received["prototypes"]

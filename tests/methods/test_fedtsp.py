@@ -18,7 +18,7 @@ def started(*words):
     method, client = method_of(*WORDS, *words), stand_in(feature_dim=5)
     channel = method.channels["prototypes"]
     channel.aggregator.prepare(CONTEXT)
-    channel.carrier.apply(client, channel.aggregator.broadcast())
+    channel.client.receive(client, channel.aggregator.broadcast())
     return method, client
 
 
@@ -55,9 +55,9 @@ def test_the_name_tells_where_the_text_vectors_come_from(source):
 def test_other_constructors_are_refused():
     with pytest.raises(InterpolationKeyError, match=r"prototype\.source"):
         origin([*WORDS, "prototype=mean"], None)
-    carrier, message = method_of(*WORDS).channels["prototypes"].carrier, {"labels": torch.tensor([0])}
+    half, message = method_of(*WORDS).channels["prototypes"].client, {"labels": torch.tensor([0])}
     with pytest.raises(ValueError, match="prototype=text_prior"):
-        carrier.apply(stand_in(feature_dim=5), message | {"values": torch.zeros(1, 5)})
+        half.receive(stand_in(feature_dim=5), message | {"values": torch.zeros(1, 5)})
 
 
 def test_what_travels(tmp_path):

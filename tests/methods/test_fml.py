@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fedsaf.core.types import ImageFacts, Upload
-from fedsaf.models.auxiliary import Auxiliary
-from fedsaf.models.companions import ModelContext
+from fedsaf.models.auxiliary import SmallModel
+from fedsaf.models.context import ModelContext
 from fedsaf.models.image_group import ImageGroup
 from fedsaf.objective.mutual import Distillation, divergence
 from tests.methods.numeric import softmax
@@ -18,7 +18,7 @@ X, Y = np.array([[1.0, 2.0], [0.5, -1.5]]), np.array([1, 0])
 
 def step(*words, x=X, epochs=1):
     method = method_of("method=fml", *words)
-    client = make_client(method, [9.0, 9.0], companions={"auxiliary": Diagonal([9.0, 9.0])})
+    client = make_client(method, [9.0, 9.0], auxiliary={"auxiliary": Diagonal([9.0, 9.0])})
     client.model.backbone.weight.data = torch.tensor(W, dtype=torch.float32)
     broadcast = {"auxiliary": {"backbone.weight": torch.tensor(A, dtype=torch.float32)}}
     result = train(method, client, Feed(x.tolist(), Y.tolist()), broadcast, epochs)
@@ -91,7 +91,7 @@ def test_the_server_averages_uniformly_or_by_samples(weighting, expected):
 
 def test_evaluation_does_not_ask_the_companion():
     method = method_of("method=fml")
-    client = make_client(method, [1.0, 1.0], companions={"auxiliary": torch.nn.Identity()})
+    client = make_client(method, [1.0, 1.0], auxiliary={"auxiliary": torch.nn.Identity()})
     client.eval()
     assert client(torch.ones(1, 2))[1].tolist() == [[1.0, 1.0]]
     assert client.scratch == {}
@@ -108,7 +108,7 @@ def test_divergence_is_zero_for_equal_and_positive_for_others():
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
-    [(("a", "teacher", "batchmean"), "model or companion"), (("a", "model", "sum"), "batchmean")],
+    [(("a", "teacher", "batchmean"), "model or auxiliary"), (("a", "model", "sum"), "batchmean")],
 )
 def test_unknown_choices_list_the_known_ones(arguments, match):
     with pytest.raises(ValueError, match=match):
@@ -123,10 +123,11 @@ def group(architectures, heads):
 
 
 def test_the_auxiliary_is_the_first_architecture_and_cnn4_in_htc_groups():
-    plain = Auxiliary(None, None, None).build(ModelContext(group(["simple_cnn", "resnet4"], ["linear"]), 5, IMAGES), 1)
+    plain = SmallModel(None, None, None).build(ModelContext(group(["simple_cnn", "resnet4"], ["linear"]), 5, IMAGES), 1)
     assert (type(plain.backbone).__name__, plain.backbone.num_features, plain.feature_dim) == ("PlainCnn", 84, 16)
-    htc = Auxiliary(None, 4, None).build(ModelContext(group(["resnet4"], ["htc0", "htc1"]), 5, IMAGES), 1)
+    htc = SmallModel(None, 4, None).build(ModelContext(group(["resnet4"], ["htc0", "htc1"]), 5, IMAGES), 1)
     assert (htc.backbone.num_features, htc.feature_dim, tuple(htc.head.weight.shape)) == (512, 4, (5, 4))
     assert (
-        Auxiliary(None, 99, None).build(ModelContext(group(["simple_cnn"], ["linear"]), 5, IMAGES), 0).feature_dim == 16
+        SmallModel(None, 99, None).build(ModelContext(group(["simple_cnn"], ["linear"]), 5, IMAGES), 0).feature_dim
+        == 16
     )

@@ -46,7 +46,7 @@ HARD = [
 ]
 
 
-STAND_INS = {"fedmrl": ["method.companions.small.feature_dim=8"]}
+STAND_INS = {"fedmrl": ["method.auxiliary.small.feature_dim=8"]}
 """Sizes that must be smaller than the stand-ins' feature dimension."""
 
 
@@ -120,7 +120,7 @@ def test_resuming_after_every_round_equals_no_interruption(runs, method, tmp_pat
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_piece_of_state_in_a_checkpoint_matters(runs, method, tmp_path):
-    """Taken away, the resumed run says what it lacks or ends elsewhere: each server key, client memory and companion.
+    """Taken away, the resumed run says what it lacks or ends elsewhere: each server key, client memory and auxiliary.
 
     Weights are left out, as strict loading refuses a client without one of them; memory is what a client may silently
     do without.
@@ -155,10 +155,10 @@ def test_two_classes_and_a_cohort_of_one(method, tmp_path):
 
 
 def _kinds(state: dict[str, torch.Tensor]) -> list[str]:
-    """Return ``memory.<name>`` and ``companions.<name>.`` of a client's state."""
+    """Return ``memory.<name>`` and ``auxiliary.<name>.`` of a client's state."""
     memory = {name for name in state if name.startswith("memory.")}
-    companions = {".".join(name.split(".")[:2]) + "." for name in state if name.startswith("companions.")}
-    return sorted(memory | companions)
+    auxiliary = {".".join(name.split(".")[:2]) + "." for name in state if name.startswith("auxiliary.")}
+    return sorted(memory | auxiliary)
 
 
 def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:

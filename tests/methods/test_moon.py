@@ -46,7 +46,7 @@ def steps_by_hand(steps):
 def test_two_steps_by_hand():
     method = method_of("method=moon", SETTINGS)
     previous = Frozen(Diagonal(PREVIOUS.tolist()))
-    client = make_client(method, [0.0, 0.0], companions={"previous_model": previous})
+    client = make_client(method, [0.0, 0.0], auxiliary={"previous_model": previous})
     broadcast = {"parameters": {"backbone.weight": torch.tensor(RECEIVED).float()}}
     result = train(method, client, Feed([X.tolist()], [LABEL]), broadcast, epochs=2)
     w, value = steps_by_hand(2)
@@ -71,22 +71,22 @@ def test_equal_models_cancel():
 def test_the_first_previous_model(tmp_path, first, received):
     """Register entry D19."""
     job = make_job(WORDS, tmp_path)
-    hook = PreviousModel("previous_model", first)
+    callback = PreviousModel("previous_model", first)
     client = job.factory.build(0)
-    twin = {name: t.clone() for name, t in client.companions["previous_model"].model.state_dict().items()}
+    twin = {name: t.clone() for name, t in client.auxiliary["previous_model"].model.state_dict().items()}
     assert not torch.equal(twin["head.weight"], client.model.head.weight)
-    hook.begin(client, [])
-    kept = client.companions["previous_model"].model.state_dict()
+    callback.on_train_start(client, [])
+    kept = client.auxiliary["previous_model"].model.state_dict()
     assert all(torch.equal(kept[n], (client.model.state_dict() if received else twin)[n]) for n in kept)
-    client.companions["previous_model"].take(job.factory.build(1).model)
-    later = client.companions["previous_model"].model.head.weight.clone()
-    hook.begin(client, [])
-    assert torch.equal(client.companions["previous_model"].model.head.weight, later), "only before the first"
+    client.auxiliary["previous_model"].take(job.factory.build(1).model)
+    later = client.auxiliary["previous_model"].model.head.weight.clone()
+    callback.on_train_start(client, [])
+    assert torch.equal(client.auxiliary["previous_model"].model.head.weight, later), "only before the first"
 
 
 def test_every_client_has_its_own_independent_twin(tmp_path):
     job = make_job(WORDS, tmp_path)
-    twins = [job.factory.build(i).companions["previous_model"].model.head.weight for i in (0, 1, 0)]
+    twins = [job.factory.build(i).auxiliary["previous_model"].model.head.weight for i in (0, 1, 0)]
     assert not torch.equal(twins[0], twins[1])
     assert torch.equal(twins[0], twins[2])
 
@@ -94,7 +94,7 @@ def test_every_client_has_its_own_independent_twin(tmp_path):
 def test_frozen_models_stay_in_evaluation_mode_and_learn_nothing(tmp_path):
     job = make_job([*TINY, "model_group.architectures=[resnet4]", "method=moon"], tmp_path)
     client = job.factory.build(0)
-    twin = client.companions["previous_model"]
+    twin = client.auxiliary["previous_model"]
     before = {name: tensor.clone() for name, tensor in twin.state_dict().items()}
     client.train()
     z, _ = twin(torch.randn(4, 1, 16, 16, generator=torch.Generator().manual_seed(0)))
@@ -120,7 +120,7 @@ def test_the_kept_model_is_the_clients_own_not_the_mean(tmp_path):
     folder = run([*WORDS, "rounds=1"], tmp_path / "run")
     state = tensors(folder)
     for owner in ("client 0", "client 1"):
-        own, kept = (state[owner][f"{p}head.weight"] for p in ("model.", "companions.previous_model.model."))
+        own, kept = (state[owner][f"{p}head.weight"] for p in ("model.", "auxiliary.previous_model.model."))
         assert torch.equal(own, kept)
         assert not torch.equal(kept, state["server"]["parameters.head.weight"])
 
@@ -136,7 +136,7 @@ def second_round(tmp_path, name, alter):
 
 
 def test_the_previous_model_must_survive(tmp_path):
-    previous = "companions.previous_model.model."
+    previous = "auxiliary.previous_model.model."
 
     def start_anew(state):
         fresh = make_job(WORDS, tmp_path / "fresh").factory.build(0).export_state()

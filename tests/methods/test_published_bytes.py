@@ -18,7 +18,7 @@ from fedsaf.data.datasets import LabelledDataset
 from fedsaf.data.federated import FederatedData, federate
 from fedsaf.data.partition.label_shift import Dirichlet
 from fedsaf.exchange.scopes import read_scope
-from fedsaf.models.companions import ModelContext
+from fedsaf.models.context import ModelContext
 from fedsaf.models.image_group import ImageGroup
 from tests.methods.tiny import method_of
 
@@ -56,7 +56,7 @@ class Client:
     def __init__(self, method):
         group = ImageGroup("g", ["cnn"], ["linear"], d, "pool", False, False, False, None, "contiguous")
         context = ModelContext(group, C, ImageFacts(3, 32, (0.5,) * 3, (0.5,) * 3, ""))
-        self.companions = {name: companion.build(context, 0) for name, companion in method.companions.items()}
+        self.auxiliary = {name: auxiliary.build(context, 0) for name, auxiliary in method.auxiliary.items()}
         self.model = nn.Module()
         self.model.backbone, self.model.head = nn.Identity(), nn.Linear(d, C)
         self.received, self.memory, self.scratch = {}, {}, {}
@@ -86,10 +86,10 @@ def exchanged(batch_size, *words):
     for i in range(N):
         data = federation().client(i)
         for name, channel in method.channels.items():
-            channel.carrier.begin(client, data.eval_batches("train", 1000))
+            channel.client.on_train_start(client, data.eval_batches("train", 1000))
             for _, y in data.train_batches(batch_size, None, "strict", 1):  # the incomplete last batch is dropped
-                channel.carrier.observe(client, View(y), 0, 1)
-            message = channel.collect(client, data.eval_batches("train", 1000))
+                channel.client.on_train_batch_end(client, View(y), 0, 1)
+            message = channel.send(client, data.eval_batches("train", 1000))
             uploads[name].append(Upload(i, message, data.num_train))
     up = down = 0
     for name, channel in method.channels.items():
@@ -156,7 +156,7 @@ def test_fedgen_up_is_reproduced_and_down_is_not():
 
 @pytest.mark.parametrize(("small_dim", "scalars", "printed"), [(128, 886_308, 67.61), (512, CNN4, 70.54)])
 def test_fedmrl_is_reproduced_with_a_small_model_of_512_features_only(small_dim, scalars, printed):
-    up, down = exchanged(100, "method=fedmrl", f"method.companions.small.feature_dim={small_dim}")
+    up, down = exchanged(100, "method=fedmrl", f"method.auxiliary.small.feature_dim={small_dim}")
     assert up == down == N * 4 * scalars
     assert mib(up) == printed
 

@@ -22,7 +22,7 @@ SEED = 27
 """Of the run: cohorts are clients 2 and 3, then 0 and 1, then 1 and 2, so that classes appear and disappear."""
 MIXED, SINGLE = "[simple_cnn,resnet4]", "[resnet4]"
 FEDTGP = ["method=fedtgp", "prototype.epochs=2"]
-FEDMRL = ["method=fedmrl", "method.companions.small.feature_dim=8"]
+FEDMRL = ["method=fedmrl", "method.auxiliary.small.feature_dim=8"]
 CASES = {
     # key: (words of the method, what of a round's record differs, the first round in which it does)
     "initialisation": (["method=local"], "loss.cross_entropy", 1),

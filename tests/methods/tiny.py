@@ -71,7 +71,7 @@ def context(w, num_clients=1, seed=0):
     return ServerContext(2, 2, seed=seed, rounds=4, num_clients=num_clients, initial=lambda scope: dict(start))
 
 
-def make_client(method: Method, w, momentum=0.0, companions=None) -> FederatedClient:
+def make_client(method: Method, w, momentum=0.0, auxiliary=None) -> FederatedClient:
     return FederatedClient(
         model=Diagonal(w),
         objective=method.objective,
@@ -79,9 +79,9 @@ def make_client(method: Method, w, momentum=0.0, companions=None) -> FederatedCl
         num_classes=2,
         feature_dim=2,
         rounds=4,
-        companions=companions or {},
+        auxiliary=auxiliary or {},
         learning_rates={},
-        answer=method.answer,
+        forward_rule=method.forward_rule,
     )
 
 
@@ -89,5 +89,5 @@ def train(method: Method, client: FederatedClient, feed: Feed, broadcast, epochs
     """One client's turn of the real local loop."""
     fabric = Fabric(accelerator="cpu", devices=1)
     plan = LocalPlan(seed=0, local_epochs=epochs, shuffle="fixed")
-    work = LocalWork(fabric, method.channels, method.hooks, method.predictors, plan, lambda: False)
+    work = LocalWork(fabric, method.channels, method.callbacks, method.predictors, plan, lambda: False)
     return work.train(0, client, feed, broadcast, round)

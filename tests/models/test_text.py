@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from fedsaf.core.types import TokenFacts
-from fedsaf.models.auxiliary import Auxiliary
-from fedsaf.models.companions import ModelContext
+from fedsaf.models.auxiliary import SmallModel
+from fedsaf.models.context import ModelContext
 from fedsaf.models.text import TEXT_ARCHITECTURES, sinusoids
 from fedsaf.models.text_group import TextGroup
 
@@ -197,13 +197,13 @@ def test_log_softmax_stands_behind_the_pooled_features_of_four(name):
 def test_the_auxiliary_is_fasttext_whatever_the_client_has():
     context = ModelContext(group_of(feature_logsoftmax=True), 4, TokenFacts(6, 11))
     for client in range(6):
-        model = Auxiliary(None, 8, None).build(context, client)
+        model = SmallModel(None, 8, None).build(context, client)
         assert type(model.backbone).__name__ == "FastText"
         z, logits = model(torch.ones(2, 6, dtype=torch.int64))
         assert (z.shape, logits.shape) == ((2, 8), (2, 4))
         torch.testing.assert_close(z.exp().sum(1), torch.ones(2))
     with pytest.raises(ValueError, match="'fastext'.*nearest: fasttext"):
-        Auxiliary("fastext", None, None).build(context, 0)
+        SmallModel("fastext", None, None).build(context, 0)
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,12 @@ class StepView:
         logits: (B, C).
         round: index t of the communication round, from 0.
         rounds: number T of communication rounds.
-        received: what the carriers unpacked at the start of the round, by channel.
+        received: what the channels unpacked at the start of the round, by channel.
         model: the client's own model, for terms on parameters.
-        companions: auxiliary models of the client by name.
+        auxiliary: auxiliary models of the client by name.
         memory: what the client keeps from its last participation, by name.
-        scratch: notes of this round, by carriers and hooks.
+        scratch: notes of this round, by channels and callbacks.
+        outputs: (z, logits) of auxiliary models that read the same batch, by name.
     """
 
     x: Tensor
@@ -78,9 +79,10 @@ class StepView:
     rounds: int
     received: Mapping[str, Any]
     model: Any
-    companions: Mapping[str, Any]
+    auxiliary: Mapping[str, Any]
     memory: Mapping[str, Tensor]
     scratch: Mapping[str, Any]
+    outputs: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class ServerContext:
         rounds: T.
         num_clients: N.
         class_counts: (N, C) int64, training samples per client and class, for methods in which clients tell them once.
-        initial: scope ("all", "head", a companion's name, ...) to the parameters the server starts from; the same draw
+        initial: scope ("all", "head", a auxiliary's name, ...) to the parameters the server starts from; the same draw
             for every method of a seed.
         class_names: of the C classes; empty if unknown.
         images: what the clients' images are like; None if they are not images.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torchmetrics.classification import MulticlassAccuracy
 
-from fedsaf.evaluation.predictors import Predictor
+from fedsaf.core.contracts import Client, Predictor
 
 
 class ClientAccuracy:
@@ -30,7 +29,7 @@ class ClientAccuracy:
         }
         self.none = num_classes
 
-    def update(self, client: Any, z: torch.Tensor, logits: torch.Tensor, y: torch.Tensor) -> None:
+    def update(self, client: Client, z: torch.Tensor, logits: torch.Tensor, y: torch.Tensor) -> None:
         """Score one batch."""
         for name, predictor in self.predictors.items():
             answer = predictor(client, z, logits)

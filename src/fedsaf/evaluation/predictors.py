@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.contracts import Client
 from fedsaf.core.types import ClassTable
-
-
-class Predictor(Protocol):
-    """A prediction rule. ``client`` is the client at work."""
-
-    def __call__(self, client: Any, z: Tensor, logits: Tensor) -> Tensor:
-        """Return the predicted class of each row, (B,) int64; -1 where no answer is possible."""
-        ...
 
 
 class Classifier:
     """The class of the largest logit of the client's own classifier."""
 
-    def __call__(self, client: Any, z: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, client: Client, z: Tensor, logits: Tensor) -> Tensor:
         """Return (B,) int64 in [0, C)."""
         return logits.argmax(dim=1)
 
@@ -41,7 +33,7 @@ class NearestPrototype:
     def __init__(self, channel: str) -> None:
         self.channel = channel
 
-    def __call__(self, client: Any, z: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, client: Client, z: Tensor, logits: Tensor) -> Tensor:
         """Return (B,) int64 in [-1, C)."""
         return _best(client.received.get(self.channel), z, lambda values: -torch.cdist(z.float(), values))
 
@@ -61,7 +53,7 @@ class CosinePrototype:
             raise ValueError(f"of must be 'features' or 'logits', got {of!r}")
         self.channel, self.of = channel, of
 
-    def __call__(self, client: Any, z: Tensor, logits: Tensor) -> Tensor:
+    def __call__(self, client: Client, z: Tensor, logits: Tensor) -> Tensor:
         """Return (B,) int64 in [-1, C)."""
         rows = (z if self.of == "features" else logits).float()
         return _best(client.received.get(self.channel), rows, lambda values: rows @ F.normalize(values, eps=1e-8).T)

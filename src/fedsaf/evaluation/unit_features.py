@@ -5,10 +5,9 @@ Dimension letters: B batch, d feature dimension, C classes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
+from fedsaf.core.contracts import Client, Outputs
 from fedsaf.losses.contrastive import COSINE_FLOOR
 from fedsaf.losses.numerics import unit_rows
 
@@ -23,9 +22,9 @@ class ScaledFeatures:
     def __init__(self, unit: bool) -> None:
         self.unit = unit
 
-    def __call__(self, client: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, client: Client, x: Tensor) -> Outputs:
         """Return z (B, d), a zero row staying zero, and logits (B, C)."""
         if not self.unit:
-            return client.model(x)
+            return Outputs(*client.model(x))
         z = unit_rows(client.model.features(x), COSINE_FLOOR)
-        return z, client.model.head(z)
+        return Outputs(z, client.model.head(z))

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from fedsaf.core.contracts import Batches, Callback, Client
 from fedsaf.core.types import Message
-from fedsaf.exchange.carriers import PrototypeCarrier
-from fedsaf.exchange.hooks import NoHook
+from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.prototypes.margins import mean_of_min
 
 
-class RememberingCarrier(PrototypeCarrier):
-    """A prototype carrier that remembers the means it uploads, as ``<channel>.means`` in the client's memory.
+class RememberingChannel(PrototypeChannel):
+    """A prototype client that remembers the means it uploads, as ``<channel>.means`` in the client's memory.
 
     Fewer than two means have no distance between them and leave no memory.
     """
 
-    def collect(self, client: Any, batches: Any) -> Message:
-        """Return the message of `PrototypeCarrier.collect`; note it for this round, its means until the next one."""
-        message = super().collect(client, batches)
+    def send(self, client: Client, batches: Batches) -> Message:
+        """Return the message of `PrototypeChannel.collect`; note it for this round, its means until the next one."""
+        message = super().send(client, batches)
         client.scratch[f"{self.channel}.sent"] = message
         client.memory.pop(f"{self.channel}.means", None)
         if len(message["means"]) > 1:
@@ -26,29 +24,26 @@ class RememberingCarrier(PrototypeCarrier):
         return message
 
 
-class RepeatedCarrier(PrototypeCarrier):
+class RepeatedChannel(PrototypeChannel):
     """Global prototypes down over a channel of their own; up goes what another channel has just sent.
 
     The server has received those parts already, so the channel leaves them uncounted.
 
     Args:
         channel: of the received table.
-        repeats: channel of a `RememberingCarrier`, which comes before this one.
+        repeats: channel of a `RememberingChannel`, which comes before this one.
     """
 
     def __init__(self, channel: str, repeats: str) -> None:
         super().__init__(channel, "clean")
         self.repeats = repeats
 
-    def begin(self, client: Any, batches: Any) -> None:
-        """Do nothing."""
-
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return the message of the other channel."""
         return dict(client.scratch[f"{self.repeats}.sent"])
 
 
-class AnchorMargin(NoHook):
+class AnchorMargin(Callback):
     """The margin of FedSA, once per round into ``scratch``: ``g = max(g_local, g_global)``.
 
     Each is the mean over classes of the distance to the nearest other class; g_global of the anchors, g_local of the
@@ -56,14 +51,14 @@ class AnchorMargin(NoHook):
     two (g_global is never negative).
 
     Args:
-        anchors: channel of the anchors, whose carrier is a `RememberingCarrier`.
+        anchors: channel of the anchors, whose client is a `RememberingChannel`.
         note: name of the margin in ``scratch``.
     """
 
     def __init__(self, anchors: str, note: str) -> None:
         self.anchors, self.note = anchors, note
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """Note the margin of this round.
 
         Raises:

@@ -5,22 +5,22 @@ Dimension letters: C classes, K classes of a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedsaf.core.contracts import Batches, Client
 from fedsaf.core.types import ClassTable, Message, ServerContext, StepView, Upload
-from fedsaf.exchange.carriers import PrototypeCarrier
+from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.prototypes.constructors import Mean
 from fedsaf.prototypes.statistics import ClassMeans
 
 NEVER = -1
 
 
-class LogitCarrier(PrototypeCarrier):
+class LogitChannel(PrototypeChannel):
     """Mean logits by class up, met in training mode during all local epochs; their global means down.
 
     With ``exclude_self`` a client takes its own part out of what it receives, as the original does: of k holders in the
@@ -36,23 +36,23 @@ class LogitCarrier(PrototypeCarrier):
         super().__init__(channel, "running_all")
         self.exclude_self = exclude_self
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Scatter the rows that exist into a table, less the client's own part if it is excluded."""
-        super().apply(client, message)
+        super().receive(client, message)
         if self.exclude_self and message is not None and "own_rounds" in client.memory:
             client.received[self.channel] = self._without_own(client, message)
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """Start the running sums."""
         client.scratch[self.channel] = ClassMeans(client.num_classes, client.num_classes)
 
-    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
+    def on_train_batch_end(self, client: Client, step: StepView, epoch: int, epochs: int) -> None:
         """Add the logits of one training step."""
-        client.scratch[self.channel].add(view.logits.detach(), view.y)
+        client.scratch[self.channel].add(step.logits.detach(), step.y)
 
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return ``labels`` (K,), ``means`` (K, C) and ``counts`` (K,); remember them if they are to be excluded."""
-        message = super().collect(client, batches)
+        message = super().send(client, batches)
         if self.exclude_self:
             C, labels = client.num_classes, message["labels"]
             own = client.memory.get("own_logits", torch.zeros(C, C)).cpu().clone()
@@ -61,7 +61,7 @@ class LogitCarrier(PrototypeCarrier):
             client.memory |= {"own_logits": own, "own_rounds": rounds}
         return message
 
-    def _without_own(self, client: Any, message: Message) -> ClassTable:
+    def _without_own(self, client: Client, message: Message) -> ClassTable:
         table, labels = client.received[self.channel], message["labels"].to(client.device)
         holders = message["holders"].to(client.device)
         part = client.memory["own_rounds"].to(client.device)[labels] == message["rounds"].to(client.device)
@@ -112,5 +112,6 @@ class ClassLogits(Mean):
             message |= {"holders": self._holders[labels], "rounds": self._rounds[labels]}
         return message
 
-    def _state(self) -> Mapping[str, Tensor]:
-        return {**super()._state(), "holders": self._holders, "rounds": self._rounds}
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
+        return {**super().state(), "holders": self._holders, "rounds": self._rounds}

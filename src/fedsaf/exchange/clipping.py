@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.optim import Optimizer
 
-from fedsaf.exchange.hooks import NoHook
+from fedsaf.core.contracts import Callback, Client
 
 
-class GradientClipping(NoHook):
-    """Shortens the gradient of the client's model, and that of each companion, to a largest Euclidean length.
+class GradientClipping(Callback):
+    """Shortens the gradient of the client's model, and that of each auxiliary, to a largest Euclidean length.
 
     Args:
         max_norm: > 0.
@@ -25,7 +23,7 @@ class GradientClipping(NoHook):
             raise ValueError(f"max_norm must be positive, got {max_norm}")
         self.max_norm = max_norm
 
-    def before_step(self, client: Any, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(self, client: Client, optimizer: Optimizer) -> None:
         """Clip; a gradient that is NaN or Inf stays so, for the loss check to report."""
-        for network in (client.model, *client.companions.values()):
+        for network in (client.model, *client.auxiliary.values()):
             torch.nn.utils.clip_grad_norm_(network.parameters(), self.max_norm)

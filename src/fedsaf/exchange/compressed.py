@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Size, Tensor
 
+from fedsaf.core.contracts import Aggregator, Batches, Client
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.codecs import Codec, Full, KernelwiseLowRank, LowRank, decode, encode
-from fedsaf.exchange.parameters import ParameterCarrier, mean_of_messages, travelling
+from fedsaf.exchange.parameters import ParameterChannel, mean_of_messages, travelling
 from fedsaf.exchange.scopes import read_scope, scope_module, write_scope
 
 CODECS: dict[str, Codec] = {"svd": LowRank(), "updates": LowRank(), "htfllib_svd": KernelwiseLowRank(), "none": Full()}
@@ -72,8 +72,8 @@ class Compression:
         return {name: base[name] + change for name, change in decode(CODECS[self.kind], changes, shapes).items()}
 
 
-class CompressedCarrier(ParameterCarrier):
-    """`ParameterCarrier` whose messages pass through a compression.
+class CompressedChannel(ParameterChannel):
+    """`ParameterChannel` whose messages pass through a compression.
 
     Args:
         scope: see `scope_module`.
@@ -85,7 +85,7 @@ class CompressedCarrier(ParameterCarrier):
         super().__init__(scope, buffers)
         self.compression = compression
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Replace the scope's tensors by what the message stands for."""
         shapes = {name: t.shape for name, t in travelling(self._state(client), self.buffers).items()}
         tensors = self.compression.unpack(message, shapes, reference(message, shapes))
@@ -93,17 +93,17 @@ class CompressedCarrier(ParameterCarrier):
         if self.compression.of_updates:
             client.scratch[self.scope] = tensors
 
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return the scope's parameters, or their change since they were received, compressed with E_t."""
         tensors = travelling(read_scope(client, self.scope), self.buffers)
         base = client.scratch.pop(self.scope, {})
         return self.compression.pack(tensors, base, self.compression.energy(client.round, client.rounds))
 
-    def _state(self, client: Any) -> Mapping[str, Tensor]:
+    def _state(self, client: Client) -> Mapping[str, Tensor]:
         return scope_module(client, self.scope).state_dict()
 
 
-class CompressedMean:
+class CompressedMean(Aggregator):
     """Mean of the reconstructed parameters over the participants, compressed again for the way down.
 
     Its state is the message that it sends: in the first round the initial parameters in full, later the compressed
@@ -113,16 +113,13 @@ class CompressedMean:
     Args:
         scope: which part of a client, for the initial state.
         weighting: ``samples`` or ``uniform``.
-        buffers: as the carrier's.
-        compression: as the carrier's.
+        buffers: as the client's.
+        compression: as the client's.
 
     Attributes:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(self, scope: str, weighting: str, buffers: str, compression: Compression) -> None:
         if weighting not in ("samples", "uniform"):
@@ -160,10 +157,6 @@ class CompressedMean:
     def broadcast(self) -> Message | None:
         """Return the compressed mean; before the first update the initial parameters."""
         return dict(self._message)
-
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what is sent."""

@@ -6,22 +6,21 @@ batch-normalisation statistics are averaged with the model and never controlled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from fedsaf.core.types import Message, ServerContext, StepView, Upload
-from fedsaf.exchange.hooks import NoHook
+from fedsaf.core.contracts import Aggregator, Batches, Callback, Client, ClientChannel
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.parameters import ParameterMean, travelling
 
 PREFIX = "control."
 """Where c_i stands in a client's memory, before the name of the parameter."""
 
 
-def own_controls(client: Any) -> dict[str, Tensor]:
+def own_controls(client: Client) -> dict[str, Tensor]:
     """Return c_i by parameter name; zeros for a client that never took part.
 
     Raises:
@@ -33,7 +32,7 @@ def own_controls(client: Any) -> dict[str, Tensor]:
     return {name: client.memory[PREFIX + name] for name in names}
 
 
-class ControlCorrection(NoHook):
+class ControlCorrection(Callback):
     """Corrects every local step by c - c_i, and makes the new c_i after the last, option II of Algorithm 1.
 
     y <- y - eta (c - c_i) after each optimiser step: with plain SGD y <- y - eta (g - c_i + c), Eq. (3); momentum sees
@@ -42,20 +41,20 @@ class ControlCorrection(NoHook):
 
     Args:
         channel: of the controls.
-        received: name in ``scratch`` of the received model, see `ReceivedModel`, which must stand before this hook.
+        received: name in ``scratch`` of the received model, see `ReceivedModel`, which must stand before this callback.
     """
 
     def __init__(self, channel: str, received: str) -> None:
         self.channel, self.received = channel, received
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """Note c - c_i, which stays the same for the whole round."""
         own, server = own_controls(client), client.received[self.channel]
         client.scratch[self._key("shift")] = {name: server[name] - own[name] for name in own}
         client.scratch[self._key("steps")] = 0
 
     @torch.no_grad()
-    def after_step(self, client: Any, optimizer: Optimizer) -> None:
+    def on_train_batch_end(self, client: Client, optimizer: Optimizer) -> None:
         """Add the correction to every learnable parameter of the model."""
         lr = optimizer.param_groups[0]["lr"]
         shift = client.scratch[self._key("shift")]
@@ -66,8 +65,8 @@ class ControlCorrection(NoHook):
         client.scratch[self._key("lr")] = lr
 
     @torch.no_grad()
-    def end(self, client: Any, batches: Any) -> None:
-        """Put c_i' into the memory and c_i' - c_i where the carrier finds it."""
+    def on_train_end(self, client: Client, batches: Batches) -> None:
+        """Put c_i' into the memory and c_i' - c_i where the client finds it."""
         steps = client.scratch[self._key("steps")]
         start = dict(client.scratch[self.received].model.named_parameters())
         change = {}
@@ -84,7 +83,7 @@ class ControlCorrection(NoHook):
         return f"{self.channel}.{note}"
 
 
-class ControlCarrier:
+class ControlChannel(ClientChannel):
     """c down, c_i' - c_i up.
 
     Args:
@@ -94,30 +93,21 @@ class ControlCarrier:
     def __init__(self, channel: str) -> None:
         self.channel = channel
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Put c where the correction finds it."""
         if message is not None:
             client.received[self.channel] = {name: tensor.to(client.device) for name, tensor in message.items()}
 
-    def begin(self, client: Any, batches: Any) -> None:
-        """Do nothing."""
-
-    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
-        """Do nothing."""
-
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return c_i' - c_i by parameter name; zeros from a client that made no step."""
         return {name: tensor.detach().cpu() for name, tensor in client.scratch.pop(self.channel).items()}
 
 
-class ControlMean:
+class ControlMean(Aggregator):
     """The server's control: c <- c + (1/N) sum over participants of (c_i' - c_i), Eq. (5).
 
     N counts all clients, not only the participants; with full participation c stays the mean of the c_i.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def prepare(self, context: ServerContext) -> None:
         """Start from zeros, one for each learnable parameter."""
@@ -144,17 +134,9 @@ class ControlMean:
         """Return c."""
         return dict(self._values)
 
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return c."""
-        return dict(self._values)
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore c; KeyError if a tensor is missing."""
-        self._values = {name: state[name] for name in self._values}
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
+        return self._values
 
 
 class ServerStep(ParameterMean):

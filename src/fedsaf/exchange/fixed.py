@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from fedsaf.core.contracts import Aggregator, Batches, Client
 from fedsaf.core.types import Message, ServerContext, Upload
-from fedsaf.exchange.parameters import ParameterCarrier, travelling
+from fedsaf.exchange.parameters import ParameterChannel, travelling
 
 
-class InitialParameterCarrier(ParameterCarrier):
+class InitialParameterChannel(ParameterChannel):
     """The server's parameters down; nothing up.
 
     Args:
@@ -25,28 +25,27 @@ class InitialParameterCarrier(ParameterCarrier):
         super().__init__(scope, "average")
         self.keep, self.note = keep, f"{scope}.received"
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Replace the scope's tensors, unless the client keeps its own."""
         if not (self.keep and self.note in client.memory):
-            super().apply(client, message)
+            super().receive(client, message)
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """Remember that this client has started."""
         client.memory[self.note] = torch.ones(1, dtype=torch.bool)
 
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return an empty message."""
         return {}
 
 
-class FixedParameters:
+class FixedParameters(Aggregator):
     """The server's own draw of a scope, the same in every round.
 
     Args:
         scope: which part of a client.
     """
 
-    needs_counts = False
     needs_uploads = False
 
     def __init__(self, scope: str) -> None:
@@ -68,10 +67,6 @@ class FixedParameters:
         """Return the parameters: they travel once, ahead of the rounds."""
         return self.broadcast()
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the parameters."""
-        return dict(self._values)
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the parameters; KeyError if a tensor is missing."""
-        self._values = {name: state[name] for name in self._values}
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
+        return self._values

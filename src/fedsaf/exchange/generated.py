@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedsaf.core.types import Message, StepView
+from fedsaf.core.contracts import Batches, Client, ClientChannel
+from fedsaf.core.types import Message
 from fedsaf.prototypes.statistics import ClassMeans
 
 
@@ -26,7 +26,7 @@ class GeneratedPairs:
     latents: Tensor
 
 
-class EmbeddingCarrier:
+class EmbeddingChannel(ClientChannel):
     """Class means of the normalised outputs e of the client's head up, normalised again; `GeneratedPairs` down.
 
     Args:
@@ -36,7 +36,7 @@ class EmbeddingCarrier:
     def __init__(self, channel: str) -> None:
         self.channel = channel
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Unpack the pairs; None clears them.
 
         Raises:
@@ -53,13 +53,7 @@ class EmbeddingCarrier:
         images, latents = message["images"].to(client.device), message["latents"].to(client.device)
         client.received[self.channel] = GeneratedPairs(images, latents)
 
-    def begin(self, client: Any, batches: Any) -> None:
-        """Do nothing."""
-
-    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
-        """Do nothing."""
-
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return ``labels`` (K,), ``means`` (K, C) of unit length and ``counts`` (K,), after training."""
         means = ClassMeans(client.num_classes, client.num_classes)
         client.eval()

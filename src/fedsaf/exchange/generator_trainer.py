@@ -6,20 +6,19 @@ Dimension letters: d feature dimension, C classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.contracts import Aggregator, Batches, Client, ClientChannel
 from fedsaf.core.seeding import seeded, torch_generator
-from fedsaf.core.types import Message, ServerContext, StepView, Upload
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.head_trainer import linear_head
 from fedsaf.exchange.parameters import mean_of_messages, travelling
 from fedsaf.exchange.scopes import read_scope, write_scope
 from fedsaf.models.generator import GeneratorShape
-from fedsaf.prototypes.table import restore
 
 HEAD, GENERATOR = "head.", "generator."
 COUNTER = "norm.num_batches_tracked"
@@ -30,7 +29,7 @@ def part(message: Message, prefix: str) -> Message:
     return {name.removeprefix(prefix): tensor for name, tensor in message.items() if name.startswith(prefix)}
 
 
-class HeadAndGenerator:
+class HeadAndGenerator(ClientChannel):
     """The client's head up; the shared head and, once there is one, the generator down.
 
     Args:
@@ -41,7 +40,7 @@ class HeadAndGenerator:
     def __init__(self, channel: str, shape: GeneratorShape) -> None:
         self.channel, self.shape = channel, shape
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Replace the head; rebuild the generator, which is no part of the client's state."""
         if message is None:
             return
@@ -55,18 +54,12 @@ class HeadAndGenerator:
             generator.load_state_dict({**state, COUNTER: torch.zeros((), dtype=torch.int64)}, assign=True)
             client.received[self.channel] = generator.eval()
 
-    def begin(self, client: Any, batches: Any) -> None:
-        """Do nothing."""
-
-    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
-        """Do nothing."""
-
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return the head, names prefixed by ``head.``."""
         return {f"{HEAD}{name}": tensor for name, tensor in read_scope(client, "head").items()}
 
 
-class GeneratorTrainer:
+class GeneratorTrainer(Aggregator):
     """Averages the heads and trains the generator against them.
 
     Each round, S_g steps of Adam (a fresh one) minimise CE(sum_i w_i h_i(G(noise, y')), y') over G, with w_i
@@ -86,9 +79,6 @@ class GeneratorTrainer:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(
         self, shape: GeneratorShape, steps: int, batch_size: int, lr: float, weighting: str, freeze: bool
@@ -163,19 +153,8 @@ class GeneratorTrainer:
             message |= {f"{GENERATOR}{name}": tensor.clone() for name, tensor in tensors.items()}
         return message
 
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the head, the generator and whether it is sent."""
-        return {name: tensor.detach().clone() for name, tensor in self._state().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("GeneratorTrainer", self._state(), state)
-
-    def _state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
         head = {f"{HEAD}{name}": tensor for name, tensor in self._head.items()}
         generator = {f"{GENERATOR}{name}": tensor for name, tensor in self._generator.state_dict().items()}
         return {**head, **generator, "ready": self._ready}

@@ -6,24 +6,23 @@ C classes, n samples of a client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedsaf.core.contracts import Aggregator, Batches, Callback, Client
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import ClassTable, Message, ServerContext, StepView, Upload
-from fedsaf.exchange.carriers import PrototypeCarrier
-from fedsaf.exchange.hooks import NoHook
-from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.exchange.channels import PrototypeChannel
+from fedsaf.prototypes.table import checked_messages, existing_rows
 
 QUIZ, TRAIN = "quiz_size", "train_size"
 
 
-class QuizSet(NoHook):
+class QuizSet(Callback):
     """Keeps the first samples of a client out of training, for the quiz; in the warm-up trains nothing at all.
 
     Args:
@@ -38,7 +37,7 @@ class QuizSet(NoHook):
                 raise ValueError(f"{name} of the quiz is {value}; expected at least {least}")
         self.size, self.warm_up = batches * batch_size, warm_up
 
-    def choose(self, client: Any, positions: Tensor) -> Tensor:
+    def select_samples(self, client: Client, positions: Tensor) -> Tensor:
         """Return the positions to train on; note the sizes of both parts."""
         quiz = min(self.size, len(positions) // 2)
         client.scratch |= {QUIZ: quiz, TRAIN: len(positions) - quiz}
@@ -49,7 +48,7 @@ class QuizSet(NoHook):
         return positions[positions >= quiz]
 
 
-class GuidanceCarrier(PrototypeCarrier):
+class GuidanceChannel(PrototypeChannel):
     """Guiding vectors down; up, how the loss on a quiz batch would change with them.
 
     After training, on one study batch, a differentiable SGD step of the client's objective is taken,
@@ -66,10 +65,7 @@ class GuidanceCarrier(PrototypeCarrier):
         super().__init__(channel, "clean")
         self.batch_size, self.lr = batch_size, lr
 
-    def begin(self, client: Any, batches: Any) -> None:
-        """Do nothing."""
-
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return ``labels`` (K,) and ``means`` (K, w), the gradient rows that are not zero; nothing without a quiz."""
         quiz_size, train_size = client.scratch[QUIZ], client.scratch[TRAIN]
         if quiz_size == 0:
@@ -82,7 +78,7 @@ class GuidanceCarrier(PrototypeCarrier):
         labels = gradient.any(dim=1).nonzero().squeeze(1)
         return {"labels": labels.cpu(), "means": gradient[labels].cpu()}
 
-    def meta_gradient(self, client: Any, study: tuple[Tensor, Tensor], quiz: tuple[Tensor, Tensor]) -> Tensor:
+    def meta_gradient(self, client: Client, study: tuple[Tensor, Tensor], quiz: tuple[Tensor, Tensor]) -> Tensor:
         """Return the gradient (C, w) of the quiz loss after one step on the study batch."""
         table = client.received[self.channel]
         guide = ClassTable(table.values.detach().clone().requires_grad_(), table.mask)
@@ -102,7 +98,7 @@ class GuidanceCarrier(PrototypeCarrier):
         _, logits = functional_call(model, {**stepped, **buffers}, (quiz[0],))
         return torch.autograd.grad(F.cross_entropy(logits.float(), quiz[1]), guide.values)[0]
 
-    def _view(self, client: Any, guide: ClassTable, x: Tensor, y: Tensor, z: Tensor, logits: Tensor) -> StepView:
+    def _view(self, client: Client, guide: ClassTable, x: Tensor, y: Tensor, z: Tensor, logits: Tensor) -> StepView:
         return StepView(
             x=x,
             y=y,
@@ -112,13 +108,13 @@ class GuidanceCarrier(PrototypeCarrier):
             rounds=client.rounds,
             received={**client.received, self.channel: guide},
             model=client.model,
-            companions=client.companions,
+            auxiliary=client.auxiliary,
             memory=client.memory,
             scratch=client.scratch,
         )
 
 
-class GuidanceTrainer:
+class GuidanceTrainer(Aggregator):
     """Guiding vectors, standard normal at first; each round one SGD step on the mean of the uploaded gradients.
 
     Args:
@@ -130,9 +126,6 @@ class GuidanceTrainer:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(self, space: str, lr: float, max_norm: float) -> None:
         if space not in ("features", "logits"):
@@ -173,17 +166,9 @@ class GuidanceTrainer:
         """Return ``labels`` and ``values`` of all classes."""
         return existing_rows(self._values, torch.ones(len(self._values), dtype=torch.bool))
 
-    def setup_message(self) -> Message | None:
-        """Return None: the vectors change every round."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the vectors."""
-        return {"values": self._values.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("GuidanceTrainer", {"values": self._values}, state)
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
+        return {"values": self._values}
 
 
 def gather(batches: Iterable[tuple[Tensor, Tensor]], positions: Tensor) -> tuple[Tensor, Tensor]:

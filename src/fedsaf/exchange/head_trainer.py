@@ -6,18 +6,18 @@ Dimension letters: A uploaded pairs (prototype, class), K classes of a message, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.contracts import Aggregator, Client
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
-from fedsaf.exchange.carriers import PrototypeCarrier
+from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.exchange.scopes import write_scope
-from fedsaf.prototypes.table import checked_messages, restore
+from fedsaf.prototypes.table import checked_messages
 
 LINEAR_HEAD = {"weight", "bias"}
 
@@ -36,20 +36,20 @@ def linear_head(tensors: Message) -> Message:
     return tensors
 
 
-class MeansForHead(PrototypeCarrier):
+class MeansForHead(PrototypeChannel):
     """Class means of the representations up, the shared head down."""
 
     def __init__(self, collect: str) -> None:
-        """Choose which features are averaged, see `PrototypeCarrier`."""
+        """Choose which features are averaged, see `PrototypeChannel`."""
         super().__init__("head", collect)
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Replace the client's head by the shared one."""
         if message is not None:
             write_scope(client, "head", message)
 
 
-class HeadTrainer:
+class HeadTrainer(Aggregator):
     """A global head, trained by SGD on CE(head(P_i^c), c) over the uploads of each round; it persists over rounds.
 
     The row of a class that nobody uploads receives only negative gradients.
@@ -58,9 +58,6 @@ class HeadTrainer:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(self, epochs: int, batch_size: int, lr: float) -> None:
         """Choose the training.
@@ -123,14 +120,6 @@ class HeadTrainer:
         """Return ``weight`` (C, d) and ``bias`` (C,)."""
         return dict(self._head)
 
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the head."""
-        return {name: tensor.clone() for name, tensor in self._head.items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("HeadTrainer", self._head, state)
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
+        return self._head

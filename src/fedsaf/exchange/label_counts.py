@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from fedsaf.core.types import Message, ServerContext, StepView, Upload
-from fedsaf.prototypes.table import restore
+from fedsaf.core.contracts import Aggregator, Batches, Client, ClientChannel
+from fedsaf.core.types import Message, ServerContext, Upload
 
 
-class LabelCountCarrier:
+class LabelCountChannel(ClientChannel):
     """Keeps the pooled counts, (C,) int64, in the client's ``received``.
 
     Args:
@@ -21,22 +20,16 @@ class LabelCountCarrier:
     def __init__(self, channel: str) -> None:
         self.channel = channel
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Keep the counts."""
         client.received[self.channel] = message["pooled"].to(client.device)
 
-    def begin(self, client: Any, batches: Any) -> None:
-        """Do nothing."""
-
-    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
-        """Do nothing."""
-
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return nothing: the counts were told before the first round."""
         return {}
 
 
-class LabelCounts:
+class LabelCounts(Aggregator):
     """Pooled training samples by class. Setup: C integers per client, one way of an exchange that never recurs.
 
     Attributes:
@@ -44,7 +37,6 @@ class LabelCounts:
         needs_uploads: False.
     """
 
-    needs_counts = False
     needs_uploads = False
 
     def prepare(self, context: ServerContext) -> None:
@@ -69,10 +61,6 @@ class LabelCounts:
         """Return the counts: they travel once and never again."""
         return self.broadcast()
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the counts."""
-        return {"pooled": self._pooled.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("LabelCounts", {"pooled": self._pooled}, state)
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
+        return {"pooled": self._pooled}

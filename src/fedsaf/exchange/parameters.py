@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedsaf.core.types import Message, ServerContext, StepView, Upload
+from fedsaf.core.contracts import Aggregator, Batches, Client, ClientChannel
+from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.scopes import read_scope, write_scope
 
 
-class ParameterCarrier:
+class ParameterChannel(ClientChannel):
     """Parameters and buffers of a scope up after training, their global mean down before it.
 
     Args:
@@ -26,18 +26,12 @@ class ParameterCarrier:
             raise ValueError(f"bn_buffers is {buffers!r}; choose average or ignore")
         self.scope, self.buffers = scope, buffers
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Replace the scope's tensors by those of the message."""
         if message is not None:
             write_scope(client, self.scope, message)
 
-    def begin(self, client: Any, batches: Any) -> None:
-        """Do nothing."""
-
-    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
-        """Do nothing."""
-
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return the scope's parameters and, if they are averaged, its running statistics."""
         return travelling(read_scope(client, self.scope), self.buffers)
 
@@ -50,17 +44,14 @@ def travelling(tensors: Mapping[str, Tensor], buffers: str) -> Message:
     return kept
 
 
-class ParameterMean:
+class ParameterMean(Aggregator):
     """Mean of the uploaded parameters over the participants, FedAvg (McMahan et al., 2017), Algorithm 1.
 
     Args:
         scope: which part of a client's model, for the initial state.
         weighting: ``samples``: n_i / sum of n_i over the participants; ``uniform``.
-        buffers: as the carrier's.
+        buffers: as the client's.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(self, scope: str, weighting: str, buffers: str) -> None:
         if weighting not in ("samples", "uniform"):
@@ -82,17 +73,9 @@ class ParameterMean:
         """Return the mean."""
         return dict(self._values)
 
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the mean."""
-        return dict(self._values)
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the mean; KeyError if a tensor is missing."""
-        self._values = {name: state[name] for name in self._values}
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
+        return self._values
 
 
 def mean_of_messages(messages: Sequence[Message], weights: Sequence[float]) -> Message:

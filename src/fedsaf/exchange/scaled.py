@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from fedsaf.core.contracts import Client
 from fedsaf.core.types import Message
-from fedsaf.exchange.carriers import PrototypeCarrier
+from fedsaf.exchange.channels import PrototypeChannel
 
 
-class ScaledPrototypeCarrier(PrototypeCarrier):
-    """A prototype carrier that also unpacks ``scale``, to ``received["<channel>.scale"]``."""
+class ScaledPrototypeChannel(PrototypeChannel):
+    """A prototype client that also unpacks ``scale``, to ``received["<channel>.scale"]``."""
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Unpack table and scale.
 
         Raises:
             ValueError: the constructor of this channel sends no scale.
         """
-        super().apply(client, message)
+        super().receive(client, message)
         if message is None or "scale" not in message:
             raise ValueError(
                 f"channel {self.channel!r} brings no scale of cosines; fedtsp needs a constructor that trains one, "

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
-COMPANION = "companion:"
+from fedsaf.core.contracts import Client
+
+AUXILIARY = "auxiliary:"
 
 
-def scope_module(client: Any, scope: str) -> nn.Module:
+def scope_module(client: Client, scope: str) -> nn.Module:
     """Return the module of a scope.
 
     Args:
         client: a federated client.
-        scope: ``all`` (the client's model), ``backbone``, ``head``, or ``companion:<name>``.
+        scope: ``all`` (the client's model), ``backbone``, ``head``, or ``auxiliary:<name>``.
 
     Raises:
         ValueError: unknown scope.
     """
-    if scope.startswith(COMPANION):
-        return client.companions[scope.removeprefix(COMPANION)]
+    if scope.startswith(AUXILIARY):
+        return client.auxiliary[scope.removeprefix(AUXILIARY)]
     modules = {"all": client.model, "backbone": client.model.backbone, "head": client.model.head}
     if scope not in modules:
-        raise ValueError(f"scope {scope!r} is unknown; choose one of {', '.join(modules)} or {COMPANION}<name>")
+        raise ValueError(f"scope {scope!r} is unknown; choose one of {', '.join(modules)} or {AUXILIARY}<name>")
     return modules[scope]
 
 
-def read_scope(client: Any, scope: str) -> dict[str, Tensor]:
+def read_scope(client: Client, scope: str) -> dict[str, Tensor]:
     """Return CPU copies of the parameters and buffers of a scope, by name."""
     return {name: tensor.detach().cpu().clone() for name, tensor in scope_module(client, scope).state_dict().items()}
 
 
-def write_scope(client: Any, scope: str, tensors: dict[str, Tensor]) -> None:
+def write_scope(client: Client, scope: str, tensors: dict[str, Tensor]) -> None:
     """Replace the named parameters and buffers of a scope by copies of these tensors; others stay.
 
     The client's former tensors are left untouched, since during evaluation they are the stored state itself.

@@ -2,59 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
+from fedsaf.core.contracts import Batches, Callback, Client
 from fedsaf.core.types import ClassTable
-from fedsaf.exchange.hooks import NoHook
 from fedsaf.models.frozen import Frozen
 from fedsaf.prototypes.statistics import ClassMeans
 
 FIRST = ("independent", "global")
 
 
-class ReceivedModel(NoHook):
+class ReceivedModel(Callback):
     """Keeps the model that a client starts its round from, w_t of FedProx, SCAFFOLD and MOON.
 
     Args:
-        name: under which terms and other hooks find the `Frozen` copy in the client's ``scratch``.
+        name: under which terms and other callbacks find the `Frozen` copy in the client's ``scratch``.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """Copy the model before the first step."""
         client.scratch[self.name] = Frozen.copy_of(client.model)
 
 
-class PreviousModel(NoHook):
+class PreviousModel(Callback):
     """Keeps the model that a client ends its round with until its next participation, MOON.
 
     Args:
-        companion: name of the `FrozenTwin` that holds it, and with it travels into the client's state and checkpoint.
+        auxiliary: name of the `FrozenTwin` that holds it, and with it travels into the client's state and checkpoint.
         first: what stands there at the first participation: ``independent``, the twin's own random weights, or
             ``global``, the received model, with which the contrast is constant (register entry D19).
     """
 
-    def __init__(self, companion: str, first: str) -> None:
+    def __init__(self, auxiliary: str, first: str) -> None:
         if first not in FIRST:
             raise ValueError(f"the first previous model is {first!r}; choose {' or '.join(FIRST)}")
-        self.companion, self.first = companion, first
+        self.auxiliary, self.first = auxiliary, first
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """At a first participation, put the received model there if that is asked for."""
-        previous = client.companions[self.companion]
+        previous = client.auxiliary[self.auxiliary]
         if self.first == "global" and not previous.taken:
             previous.take(client.model)
 
-    def end(self, client: Any, batches: Any) -> None:
+    def on_train_end(self, client: Client, batches: Batches) -> None:
         """Keep the trained model."""
-        client.companions[self.companion].take(client.model)
+        client.auxiliary[self.auxiliary].take(client.model)
 
 
-class PrototypeTargets(NoHook):
+class PrototypeTargets(Callback):
     """Chooses the prototypes that a client trains against.
 
     Args:
@@ -68,7 +66,7 @@ class PrototypeTargets(NoHook):
             raise ValueError(f"prototype targets are {source!r}; choose global or own")
         self.channel, self.source = channel, source
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """Replace the received table for this round, if own prototypes are asked for."""
         if self.source == "global":
             return

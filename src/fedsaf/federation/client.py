@@ -9,6 +9,7 @@ from lightning import LightningModule
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from fedsaf.core.contracts import ForwardRule, Outputs
 from fedsaf.core.types import StepView
 from fedsaf.losses.objective import Objective
 
@@ -29,14 +30,14 @@ class FederatedClient(LightningModule):
         num_classes: C.
         feature_dim: d.
         rounds: T, for terms whose weight depends on the round.
-        companions: auxiliary models trained beside the model, by name.
-        learning_rates: of companions that do not share the client's, by name.
-        answer: (client, x) -> features and logits; None for the model alone.
+        auxiliary: auxiliary models trained beside the model, by name.
+        learning_rates: of auxiliary that do not share the client's, by name.
+        forward_rule: how the outputs are computed; None for the model alone.
 
     Attributes:
-        received: what the carriers unpacked this round, by channel.
+        received: what the channels unpacked this round, by channel.
         memory: tensors kept from one participation to the next, by name; part of the state.
-        scratch: carriers' notes during one round; never kept.
+        scratch: channels' notes during one round; never kept.
         round: index t of the current round.
     """
 
@@ -48,17 +49,17 @@ class FederatedClient(LightningModule):
         num_classes: int,
         feature_dim: int,
         rounds: int,
-        companions: Mapping[str, nn.Module],
+        auxiliary: Mapping[str, nn.Module],
         learning_rates: Mapping[str, float],
-        answer: Callable[[Any, Tensor], tuple[Tensor, Tensor]] | None,
+        forward_rule: ForwardRule | None,
     ) -> None:
         super().__init__()
         self.model = model
-        self.companions = nn.ModuleDict(companions)
+        self.auxiliary = nn.ModuleDict(auxiliary)
         self.objective = objective
         self.optimizer = optimizer
         self.learning_rates = dict(learning_rates)
-        self.answer = answer
+        self.forward_rule = forward_rule
         self.num_classes, self.feature_dim, self.rounds = num_classes, feature_dim, rounds
         self.round = 0
         self.received: dict[str, Any] = {}
@@ -67,32 +68,38 @@ class FederatedClient(LightningModule):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return features (B, d) and logits (B, C)."""
-        return self.model(x) if self.answer is None else self.answer(self, x)
+        outputs = self.outputs(x)
+        return outputs.z, outputs.logits
+
+    def outputs(self, x: Tensor) -> Outputs:
+        """Return features, logits and what auxiliary models that read the same batch put out."""
+        return Outputs(*self.model(x)) if self.forward_rule is None else self.forward_rule(self, x)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Any]:
         """Return the ``loss`` of one batch, the ``values`` of its terms and the ``view`` they saw."""
         x, y = batch
-        z, logits = self(x)
+        outputs = self.outputs(x)
         view = StepView(
             x=x,
             y=y,
-            z=z,
-            logits=logits,
+            z=outputs.z,
+            logits=outputs.logits,
             round=self.round,
             rounds=self.rounds,
             received=self.received,
             model=self.model,
-            companions=self.companions,
+            auxiliary=self.auxiliary,
             memory=self.memory,
             scratch=self.scratch,
+            outputs=outputs.auxiliary,
         )
         loss, values = self.objective(view)
         return {"loss": loss, "values": values, "view": view}
 
     def configure_optimizers(self) -> Optimizer:
-        """Return a fresh optimiser over every parameter that learns, of model and companions."""
+        """Return a fresh optimiser over every parameter that learns, of model and auxiliary."""
         groups = [{"params": list(self.model.parameters())}]
-        for name, module in self.companions.items():
+        for name, module in self.auxiliary.items():
             rate = {"lr": self.learning_rates[name]} if name in self.learning_rates else {}
             groups.append({"params": list(module.parameters()), **rate})
         groups = [group | {"params": [p for p in group["params"] if p.requires_grad]} for group in groups]

@@ -32,7 +32,7 @@ from fedsaf.federation.records import ClientFacts, RecordBuilder
 from fedsaf.federation.saver import Saver
 from fedsaf.federation.server import Server
 from fedsaf.federation.store import STORES, open_store
-from fedsaf.models.companions import ModelContext
+from fedsaf.models.context import ModelContext
 from fedsaf.models.groups import ModelGroup
 
 log = logging.getLogger("fedsaf")
@@ -234,7 +234,7 @@ def rank_loop(fabric: Fabric, stop: StopRequest, job: Job) -> FederatedLoop:
     ranks = Ranks(fabric, assign_owners(costs, fabric.world_size))
     pool = ClientPool(job.factory, open_store(job.settings.store, job.outputs.folder), fabric.device)
     server, method = job.server(), job.method
-    work = LocalWork(fabric, method.channels, method.hooks, method.predictors, job.plan, lambda: stop.requested)
+    work = LocalWork(fabric, method.channels, method.callbacks, method.predictors, job.plan, lambda: stop.requested)
     saver = _saver(job, ranks)
     return FederatedLoop(job.loop, ranks, pool, job.feeds(fabric.device), work, server, saver)
 

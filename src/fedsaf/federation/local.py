@@ -10,15 +10,14 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from fedsaf.core.contracts import Callback, Predictor
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import ClientResult, Message
 from fedsaf.evaluation.metrics import ClientAccuracy
-from fedsaf.evaluation.predictors import Predictor
-from fedsaf.exchange.channel import Channel
-from fedsaf.exchange.hooks import LocalHook
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.feed import ClientFeed
 from fedsaf.federation.interrupt import Interrupted
+from fedsaf.federation.method import Channel
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class LocalWork:
     Attributes:
         fabric: for precision and backward.
         channels: what travels, by name.
-        hooks: what happens beside losses and messages.
+        callbacks: what happens beside losses and messages.
         predictors: prediction rules by name.
         plan: epochs, batches, order.
         stop: polled between steps; True abandons the round.
@@ -103,7 +102,7 @@ class LocalWork:
 
     fabric: Fabric
     channels: Mapping[str, Channel]
-    hooks: Sequence[LocalHook]
+    callbacks: Sequence[Callback]
     predictors: Mapping[str, Predictor]
     plan: LocalPlan
     stop: Callable[[], bool]
@@ -116,7 +115,7 @@ class LocalWork:
         broadcast: Mapping[str, Message | None],
         round: int,
     ) -> ClientResult:
-        """Train one client for round ``round``: apply, E local epochs, collect.
+        """Train one client for round ``round``: receive, E local epochs, send.
 
         Args:
             client_id: its id.
@@ -131,24 +130,24 @@ class LocalWork:
         """
         began = time.perf_counter()
         client.round = round
-        self.apply(client, broadcast)
+        self.receive(client, broadcast)
         log, waited = LossLog(client_id, round), 0.0
         order = torch_generator(self.plan.seed, "order", round, client_id)
         with seeded(self.plan.seed, "train", round, client_id):
             for channel in self.channels.values():
-                channel.carrier.begin(client, feed.clean_pass())
-            for hook in self.hooks:
-                hook.begin(client, feed.clean_pass())
+                channel.client.on_train_start(client, feed.clean_pass())
+            for callback in self.callbacks:
+                callback.on_train_start(client, feed.clean_pass())
             train_mode(client, feed.num_train)
             optimizer = client.configure_optimizers()
             for epoch in range(self.plan.local_epochs):
                 waited += self._epoch(client, optimizer, feed, epoch, order, log)
             optimizer.zero_grad(set_to_none=True)
-            for hook in self.hooks:
-                hook.end(client, feed.clean_pass())
+            for callback in self.callbacks:
+                callback.on_train_end(client, feed.clean_pass())
             # A client that cannot train has nothing to say: its prototypes would be those of random weights.
             talking = self.channels if feed.has_batches else {}
-            uploads = {name: channel.collect(client, feed.clean_pass()) for name, channel in talking.items()}
+            uploads = {name: channel.send(client, feed.clean_pass()) for name, channel in talking.items()}
         return ClientResult(
             client=client_id,
             uploads=uploads,
@@ -167,13 +166,13 @@ class LocalWork:
         broadcast: Mapping[str, Message | None],
         channels: Sequence[str],
     ) -> ClientResult:
-        """Let one client upload over some channels before round 0: apply, collect, no training."""
+        """Let one client upload over some channels before round 0: receive, send, no training."""
         began = time.perf_counter()
-        self.apply(client, broadcast)
+        self.receive(client, broadcast)
         with seeded(self.plan.seed, "introduce", 0, client_id):
             for name in channels:
-                self.channels[name].carrier.begin(client, feed.clean_pass())
-            uploads = {name: self.channels[name].collect(client, feed.clean_pass()) for name in channels}
+                self.channels[name].client.on_train_start(client, feed.clean_pass())
+            uploads = {name: self.channels[name].send(client, feed.clean_pass()) for name in channels}
         seconds = {"client": time.perf_counter() - began, "data": 0.0}
         return ClientResult(client_id, uploads, feed.num_train, num_batches=0, losses={}, active={}, seconds=seconds)
 
@@ -181,7 +180,7 @@ class LocalWork:
         self, client: FederatedClient, feed: ClientFeed, broadcast: Mapping[str, Message | None]
     ) -> dict[str, int]:
         """Score one client on its own test part, every prediction rule in one pass; return the hits by rule."""
-        self.apply(client, broadcast)
+        self.receive(client, broadcast)
         client.eval()
         accuracy = ClientAccuracy(self.predictors, client.num_classes, client.device)
         with torch.inference_mode(), self.fabric.autocast():
@@ -190,10 +189,10 @@ class LocalWork:
                 accuracy.update(client, z, logits, y)
         return accuracy.compute()
 
-    def apply(self, client: FederatedClient, broadcast: Mapping[str, Message | None]) -> None:
-        """Let every carrier unpack its message, in the order of the channels."""
+    def receive(self, client: FederatedClient, broadcast: Mapping[str, Message | None]) -> None:
+        """Let every channel unpack its message, in the order of the channels."""
         for name, channel in self.channels.items():
-            channel.carrier.apply(client, broadcast[name])
+            channel.client.receive(client, broadcast[name])
 
     def _epoch(
         self,
@@ -210,8 +209,8 @@ class LocalWork:
             if self.plan.shuffle == "each_epoch"
             else torch.arange(feed.num_train)
         )
-        for hook in self.hooks:
-            positions = hook.choose(client, positions)
+        for callback in self.callbacks:
+            positions = callback.select_samples(client, positions)
         waited, began = 0.0, time.perf_counter()
         for index, batch in enumerate(feed.train_pass(positions)):
             waited += time.perf_counter() - began
@@ -221,14 +220,14 @@ class LocalWork:
             with self.fabric.autocast():
                 step = client.training_step(batch, index)
             self.fabric.backward(step["loss"])
-            for hook in self.hooks:
-                hook.before_step(client, optimizer)
+            for callback in self.callbacks:
+                callback.on_before_optimizer_step(client, optimizer)
             self.fabric.strategy.optimizer_step(optimizer)
-            for hook in self.hooks:
-                hook.after_step(client, optimizer)
+            for callback in self.callbacks:
+                callback.on_train_batch_end(client, optimizer)
             log.add(step["loss"], step["values"])
             for channel in self.channels.values():
-                channel.carrier.observe(client, step["view"], epoch, self.plan.local_epochs)
+                channel.client.on_train_batch_end(client, step["view"], epoch, self.plan.local_epochs)
             began = time.perf_counter()
         log.close_epoch()
         return waited

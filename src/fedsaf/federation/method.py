@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsaf.evaluation.predictors import Predictor
-from fedsaf.exchange.channel import Channel
-from fedsaf.exchange.hooks import LocalHook
+from fedsaf.core.contracts import (
+    Aggregator,
+    AuxiliaryModel,
+    Batches,
+    Callback,
+    Client,
+    ClientChannel,
+    ForwardRule,
+    Predictor,
+)
+from fedsaf.core.types import Message
 from fedsaf.losses.objective import Objective
-from fedsaf.models.companions import Companion
 from fedsaf.models.groups import ModelGroup
 
 _NEEDS = {
@@ -27,6 +34,39 @@ _NEEDS = {
 
 
 @dataclass(frozen=True)
+class Channel:
+    """Client half and server half of a channel, and which parts of its messages cost nothing.
+
+    Attributes:
+        client: client half.
+        aggregator: server half.
+        uncounted: names of message parts left out of the byte count, such as the row labels of prototypes, which the
+            published tables do not count either.
+    """
+
+    client: ClientChannel
+    aggregator: Aggregator
+    uncounted: Sequence[str] = ()
+
+    def send(self, client: Client, batches: Batches) -> Message:
+        """Return what the client half sends, less what the aggregator does not read."""
+        if not self.aggregator.needs_uploads:
+            return {}
+        message = self.client.send(client, batches)
+        if not self.aggregator.needs_counts:
+            message.pop("counts", None)
+        return message
+
+    def num_bytes(self, message: Message | None) -> int:
+        """Return the payload size in bytes: elements times element size over the counted parts; 0 for None."""
+        if message is None:
+            return 0
+        return sum(
+            part.numel() * part.element_size() for name, part in message.items() if name not in tuple(self.uncounted)
+        )
+
+
+@dataclass(frozen=True)
 class Method:
     """One federated algorithm.
 
@@ -37,10 +77,10 @@ class Method:
         requires: what the model group must be like: ``one_architecture`` (whole models are averaged), ``one_head``
             (heads are averaged); empty if any group will do.
         objective: what a client minimises.
-        companions: builders of auxiliary models trained beside the client's own, by name.
-        answer: how a client computes features and logits; None for its own model alone.
-        hooks: what happens at a client beside losses and messages.
-        channels: what travels, by name, in the order in which carriers are applied.
+        auxiliary: builders of auxiliary models trained beside the client's own, by name.
+        forward_rule: how a client computes its outputs; None for its own model alone.
+        callbacks: what happens at a client beside losses and messages.
+        channels: what travels, by name, in the order in which channels are applied.
         predictors: prediction rules scored in the same pass, by name.
         predictor: the rule whose accuracy the method reports.
         diagnostics: analyses of what travels, by channel; each maps (uploads, broadcast) to numbers.
@@ -51,9 +91,9 @@ class Method:
     fixes: Sequence[str]
     requires: Sequence[str]
     objective: Objective
-    companions: Mapping[str, Companion]
-    answer: Callable[[Any, Any], tuple[Any, Any]] | None
-    hooks: Sequence[LocalHook]
+    auxiliary: Mapping[str, AuxiliaryModel]
+    forward_rule: ForwardRule | None
+    callbacks: Sequence[Callback]
     channels: Mapping[str, Channel]
     predictors: Mapping[str, Predictor]
     predictor: str

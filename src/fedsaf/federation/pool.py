@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from fedsaf.core.seeding import seeded
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.method import Method
-from fedsaf.models.companions import ModelContext
+from fedsaf.models.context import ModelContext
 
 INITIALISATIONS: dict[str, Callable[[int, int, int], tuple[int, str, int]]] = {
     "independent": lambda seed, client, kind: (seed, "initialise", client),
@@ -29,7 +29,7 @@ class ClientFactory:
 
     Attributes:
         models: which architecture each client has, for which images and classes.
-        method: objective, companions and answer, shared by all clients and without state.
+        method: objective, auxiliary and answer, shared by all clients and without state.
         optimizer: builds an optimiser from parameter groups.
         rounds: T.
         batch_size: B, which decides the memory layout.
@@ -70,10 +70,10 @@ class ClientFactory:
         context, method = self.models, self.method
         with seeded(seed, purpose, 0, index):
             model = context.group.build(client, context.num_classes, context.inputs)
-        companions = {}
-        for name, companion in method.companions.items():
-            with seeded(seed, f"companion-{name}", 0, 0 if companion.shared else client):
-                companions[name] = companion.build(context, client)
+        auxiliary = {}
+        for name, builder in method.auxiliary.items():
+            with seeded(seed, f"companion-{name}", 0, 0 if builder.shared else client):
+                auxiliary[name] = builder.build(context, client)
         module = FederatedClient(
             model=model,
             objective=method.objective,
@@ -81,9 +81,9 @@ class ClientFactory:
             num_classes=context.num_classes,
             feature_dim=context.group.feature_dim,
             rounds=self.rounds,
-            companions=companions,
-            learning_rates={n: c.lr for n, c in method.companions.items() if c.lr is not None},
-            answer=method.answer,
+            auxiliary=auxiliary,
+            learning_rates={n: c.lr for n, c in method.auxiliary.items() if c.lr is not None},
+            forward_rule=method.forward_rule,
         )
         return module.to(memory_format=context.group.memory_format_of(client, self.batch_size))
 

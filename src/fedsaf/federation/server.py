@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from fedsaf.core.types import ClientResult, Message, ServerContext, Upload
-from fedsaf.exchange.channel import Channel
+from fedsaf.federation.method import Channel
 
 
 class Server:
@@ -30,7 +30,7 @@ class Server:
     @property
     def asks_first(self) -> list[str]:
         """Channels over which all clients upload once before round 0."""
-        return [name for name, channel in self.channels.items() if channel.asks_first]
+        return [name for name, channel in self.channels.items() if channel.aggregator.asks_first]
 
     def update(
         self, results: Sequence[ClientResult], round: int, channels: Sequence[str] | None = None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedsaf.core.contracts import Term
 from fedsaf.core.types import StepView
 from fedsaf.losses.schedules import Schedule, scheduled_weight
-from fedsaf.losses.terms import Term
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch.nn.functional as F
 from torch import Tensor
 
 from fedsaf.core.types import StepView
-
-
-class Term(Protocol):
-    """A loss term.
-
-    A constant without graph (``requires_grad`` False) says that the term had nothing to act on in this step; it is
-    then neither added nor counted as active.
-    """
-
-    def __call__(self, view: StepView) -> Tensor:
-        """Return the scalar value of this term for one step."""
-        ...
 
 
 class CrossEntropy:

@@ -5,16 +5,15 @@ Dimension letters: B batch, d feature dimension, C classes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
-from fedsaf.models.companions import ModelContext
+from fedsaf.core.contracts import AuxiliaryModel, Client, Outputs
+from fedsaf.models.context import ModelContext
 from fedsaf.models.heads import build_head
 from fedsaf.models.split import SplitModel
 
 
-class Auxiliary:
+class SmallModel(AuxiliaryModel):
     """Builder of a small split model that all clients share: a trunk of the group with a linear head of its own.
 
     Its trunk is brought to its feature dimension by pooling, as the papers' are, whatever the group does.
@@ -57,7 +56,7 @@ class Auxiliary:
         return SplitModel(trunk, head, feature_dim, feature_end=group.feature_end(name))
 
 
-class HiddenMap:
+class HiddenMap(AuxiliaryModel):
     """Builder of FedKD's W_h, a private d x d matrix that takes the mentee's features to the mentor's.
 
     Attributes:
@@ -73,21 +72,20 @@ class HiddenMap:
         return nn.Linear(context.group.feature_dim, context.group.feature_dim, bias=False)
 
 
-class Accompanied:
-    """Answer rule: the client's own model answers, and in training its companion reads the same batch once.
+class WithAuxiliary:
+    """Answer rule: the client's own model answers, and in training its auxiliary reads the same batch once.
 
-    The companion's features and logits stand in the client's ``scratch`` under its name until the next batch, where
-    the terms of a mutual distillation find them. In evaluation the companion is not asked.
+    The terms of a mutual distillation find its features and logits in the ``outputs`` of the step under its name. In
+    evaluation it is not asked.
 
     Args:
-        companion: its name.
+        auxiliary: its name.
     """
 
-    def __init__(self, companion: str) -> None:
-        self.companion = companion
+    def __init__(self, auxiliary: str) -> None:
+        self.auxiliary = auxiliary
 
-    def __call__(self, client: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return features (B, d) and logits (B, C) of the client's own model."""
-        if client.training:
-            client.scratch[self.companion] = client.companions[self.companion](x)
-        return client.model(x)
+    def __call__(self, client: Client, x: Tensor) -> Outputs:
+        """Return features (B, d) and logits (B, C) of the client's own model, in training those of the other too."""
+        others = {self.auxiliary: client.auxiliary[self.auxiliary](x)} if client.training else {}
+        return Outputs(*client.model(x), others)

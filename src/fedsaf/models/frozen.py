@@ -7,7 +7,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from fedsaf.models.companions import ModelContext
+from fedsaf.core.contracts import AuxiliaryModel
+from fedsaf.models.context import ModelContext
 
 
 class Frozen(nn.Module):
@@ -47,8 +48,8 @@ class Frozen(nn.Module):
         self.taken.fill_(True)
 
 
-class FrozenTwin:
-    """Companion: a frozen network of the client's own architecture, independently initialised.
+class FrozenTwin(AuxiliaryModel):
+    """AuxiliaryModel: a frozen network of the client's own architecture, independently initialised.
 
     Attributes:
         shared: False, every client has its own draw.

@@ -5,15 +5,14 @@ Dimension letters: B batch, d feature dimension, s feature dimension of the smal
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from fedsaf.models.companions import ModelContext
+from fedsaf.core.contracts import AuxiliaryModel, Client, Outputs
+from fedsaf.models.context import ModelContext
 
 
-class Projector:
+class Projector(AuxiliaryModel):
     """Builder of the private projector R: (d + s) -> d, a linear layer with bias.
 
     Attributes:
@@ -47,15 +46,15 @@ class Fused:
     """Answer rule of FedMRL: u = R([g(x); f(x)]) and h(u), g being the trunk of the small model.
 
     Args:
-        small: name of the companion g, which the server averages.
-        projector: name of the companion R.
+        small: name of the auxiliary g, which the server averages.
+        projector: name of the auxiliary R.
     """
 
     def __init__(self, small: str, projector: str) -> None:
         self.small, self.projector = small, projector
 
-    def __call__(self, client: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, client: Client, x: Tensor) -> Outputs:
         """Return the fused representation u (B, d) and the logits (B, C) of the client's own head on it."""
-        features = [client.companions[self.small].features(x), client.model.features(x)]
-        u = client.companions[self.projector](torch.cat(features, dim=1))
-        return u, client.model.head(u)
+        features = [client.auxiliary[self.small].features(x), client.model.features(x)]
+        u = client.auxiliary[self.projector](torch.cat(features, dim=1))
+        return Outputs(u, client.model.head(u))

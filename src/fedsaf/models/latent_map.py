@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from fedsaf.models.companions import ModelContext
+from fedsaf.core.contracts import AuxiliaryModel
+from fedsaf.models.context import ModelContext
 
 
 @dataclass(frozen=True)
-class LatentMap:
+class LatentMap(AuxiliaryModel):
     """Builder of g: R^d -> R^w, w (d + 1) parameters.
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from fedsaf.core.contracts import Term
 from fedsaf.core.types import StepView
 from fedsaf.losses.schedules import scheduled_weight
-from fedsaf.losses.terms import Term
 
 
 class CrossFade:

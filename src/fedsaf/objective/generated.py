@@ -15,14 +15,14 @@ class LatentRegression:
 
     Args:
         channel: that brings the pairs (`fedsaf.exchange.generated.GeneratedPairs`).
-        companion: name of the linear map g.
+        auxiliary: name of the linear map g.
         batch_size: pairs per step, drawn without replacement; all of them if they are fewer.
     """
 
-    def __init__(self, channel: str, companion: str, batch_size: int) -> None:
+    def __init__(self, channel: str, auxiliary: str, batch_size: int) -> None:
         if batch_size < 2:
             raise ValueError(f"batch_size must be at least 2, got {batch_size}")
-        self.channel, self.companion, self.batch_size = channel, companion, batch_size
+        self.channel, self.auxiliary, self.batch_size = channel, auxiliary, batch_size
 
     def __call__(self, view: StepView) -> Tensor:
         """Return a scalar >= 0.
@@ -34,4 +34,4 @@ class LatentRegression:
             return inactive(view.z)
         drawn = torch.randperm(len(pairs.images))[: self.batch_size].to(pairs.images.device)
         features, _ = view.model(pairs.images[drawn])
-        return F.mse_loss(view.companions[self.companion](features).float(), pairs.latents[drawn])
+        return F.mse_loss(view.auxiliary[self.auxiliary](features).float(), pairs.latents[drawn])

@@ -49,7 +49,7 @@ class ModelContrast:
 
     Args:
         received: name in ``scratch`` of the received model, see `fedsaf.exchange.snapshots.ReceivedModel`.
-        previous: name of the companion that keeps the previous model, see `fedsaf.models.frozen.FrozenTwin`.
+        previous: name of the auxiliary that keeps the previous model, see `fedsaf.models.frozen.FrozenTwin`.
         temperature: > 0.
 
     Raises:
@@ -65,8 +65,8 @@ class ModelContrast:
         """Return a scalar > 0.
 
         Raises:
-            KeyError: the hook or the companion that keeps one of the two models is missing.
+            KeyError: the callback or the auxiliary that keeps one of the two models is missing.
         """
         z_global, _ = view.scratch[self.received](view.x)
-        z_previous, _ = view.companions[self.previous](view.x)
+        z_previous, _ = view.auxiliary[self.previous](view.x)
         return model_contrast(view.z, z_global, z_previous, self.temperature)

@@ -24,7 +24,7 @@ class Proximal:
         """Return a scalar >= 0, in float32 or wider; batch-normalisation statistics do not enter.
 
         Raises:
-            KeyError: the hook that keeps the received model is missing.
+            KeyError: the callback that keeps the received model is missing.
         """
         start = view.scratch[self.received].model.parameters()
         pairs = zip(view.model.parameters(), start, strict=True)

@@ -7,24 +7,23 @@ Dimension letters: N clients, K classes of an upload, d feature dimension, C cla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from fedsaf.core.contracts import Aggregator
 from fedsaf.core.types import Message, ServerContext, Upload
-from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.prototypes.table import checked_messages, existing_rows
 
 
-class Mean:
+class Mean(Aggregator):
     """Mean of the uploaded class means, over the clients that hold the class (FedProto, FedSAF, FedProc).
 
     Attributes:
         needs_counts: whether clients must send the number of samples behind each mean.
         needs_uploads: whether clients must send their means at all.
     """
-
-    needs_uploads = True
 
     def __init__(self, weighting: str, absent: str) -> None:
         """Choose the mean.
@@ -85,17 +84,6 @@ class Mean:
         """Return ``labels`` and ``values`` of the classes that have a prototype; None before there is one."""
         return existing_rows(self._values, self._mask)
 
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the table and its mask."""
-        return {name: tensor.clone() for name, tensor in self._state().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("Mean", self._state(), state)
-
-    def _state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
         return {"values": self._values, "mask": self._mask}

@@ -11,18 +11,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedsaf.core.contracts import Aggregator, restore
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.decoders import GeneratorSource, make_images
 from fedsaf.prototypes.latent import LatentAlignment, LatentTraining
 from fedsaf.prototypes.projection import semi_orthogonal
-from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.prototypes.table import checked_messages, existing_rows
 
 OUTPUTS = ("table", "pairs")
 GENERATOR = "generator."
 
 
-class GeneratorPrior:
+class GeneratorPrior(Aggregator):
     """Latent centroids R_c, moved each round to where a network Phi maps the uploaded prototypes of class c.
 
     Phi is trained so that the mapped prototypes follow the latent law of the generator, see `LatentAlignment`; then one
@@ -36,9 +37,6 @@ class GeneratorPrior:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(self, output: str, generator: GeneratorSource, training: LatentTraining) -> None:
         """Choose what is sent.
@@ -125,10 +123,6 @@ class GeneratorPrior:
             return None
         images = make_images(self._made_generator(), rows["values"], self._facts)
         return {"labels": rows["labels"], "latents": rows["values"], "images": images}
-
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return Phi, R, the classes ever uploaded and a decoder's weights; a generator from a file stays there."""

@@ -11,9 +11,10 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
+from fedsaf.core.contracts import Aggregator, restore
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
-from fedsaf.prototypes.table import existing_rows, restore
+from fedsaf.prototypes.table import existing_rows
 
 ENERGY_TEMPERATURE = 0.5
 STEP = 0.1
@@ -125,7 +126,7 @@ BUILDERS: dict[str, Callable[[int, int, Generator], Tensor]] = {
 }
 
 
-class Hypersphere:
+class Hypersphere(Aggregator):
     """Constructor whose prototypes exist for all classes before round 0 and never change.
 
     Attributes:
@@ -133,7 +134,6 @@ class Hypersphere:
         needs_uploads: False; what clients upload is ignored.
     """
 
-    needs_counts = False
     needs_uploads = False
 
     def __init__(self, builder: str, radius: float) -> None:

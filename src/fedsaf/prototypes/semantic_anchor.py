@@ -5,16 +5,17 @@ Dimension letters: A uploaded pairs (prototype, class) of a round, d feature dim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from fedsaf.core.contracts import Aggregator
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.margins import mean_of_min
 from fedsaf.prototypes.statistics import class_means
-from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.prototypes.table import checked_messages, existing_rows
 from fedsaf.prototypes.trainable import PairTraining
 
 VARIANTS = ("ema", "train")
@@ -37,7 +38,7 @@ def projection(feature_dim: int) -> nn.Sequential:
     return nn.Sequential(*block(), *block())
 
 
-class SemanticAnchors:
+class SemanticAnchors(Aggregator):
     """Anchors A = Proj(G) of a standard normal (C, d) table G; every class has one from round 0.
 
     ``ema`` (public code of FedSA, register entry D21): A is computed once and then moves by
@@ -49,9 +50,6 @@ class SemanticAnchors:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(self, variant: str, decay: float, epochs: int, batch_size: int, lr: float) -> None:
         """Choose the variant.
@@ -135,19 +133,8 @@ class SemanticAnchors:
         """Return ``labels``, ``values`` and ``seen`` of all classes; before the first update too."""
         return existing_rows(self._anchors, torch.ones_like(self._seen), self._seen)
 
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the anchors, the classes ever uploaded and, for ``train``, table and projection behind them."""
-        return {name: tensor.detach().clone() for name, tensor in self._state().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("SemanticAnchors", self._state(), state)
-
-    def _state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
         state = {"anchors": self._anchors, "seen": self._seen}
         if self.variant == "train":
             state["inputs"] = self._inputs

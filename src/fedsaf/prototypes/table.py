@@ -5,7 +5,7 @@ Dimension letters: K classes of a message, d feature dimension, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
@@ -48,20 +48,3 @@ def existing_rows(values: Tensor, mask: Tensor, seen: Tensor | None = None) -> M
     if not len(labels):
         return None
     return {"labels": labels, "values": values[labels]} | ({} if seen is None else {"seen": seen[labels]})
-
-
-def restore(owner: str, current: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Copy ``state`` into the tensors of ``current``, bit for bit.
-
-    Raises:
-        ValueError: a key is missing or unknown, or a shape or dtype differs.
-    """
-    if current.keys() != state.keys():
-        raise ValueError(f"state of {owner} must have the keys {sorted(current)}, got {sorted(state)}")
-    for name, tensor in current.items():
-        if (tensor.shape, tensor.dtype) != (state[name].shape, state[name].dtype):
-            raise ValueError(
-                f"{name} of {owner} must be {tensor.dtype} {tuple(tensor.shape)}, "
-                f"got {state[name].dtype} {tuple(state[name].shape)}"
-            )
-        tensor.detach().copy_(state[name])

@@ -65,7 +65,7 @@ class PromptedEncoder(nn.Module):
                 )
 
     def _insert_context(self, module: nn.Module, inputs: tuple[Tensor], embedded: Tensor) -> Tensor:
-        """Replace embeddings 1 ... num_context of each text; a forward hook of the token embedding."""
+        """Replace embeddings 1 ... num_context of each text; a forward callback of the token embedding."""
         if not self._insert:
             return embedded
         rest = embedded[:, 1 + self.context.shape[1] :]

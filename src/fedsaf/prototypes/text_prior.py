@@ -12,11 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedsaf.core.contracts import Aggregator, restore
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.projection import semi_orthogonal
 from fedsaf.prototypes.statistics import class_means
-from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.prototypes.table import checked_messages, existing_rows
 from fedsaf.prototypes.text_sources import SOURCES, TextSettings
 
 NORM_FLOOR = 1e-8
@@ -38,7 +39,7 @@ def scaled_cosine_loss(P: Tensor, labels: Tensor, table: Tensor, log_scale: Tens
     return F.cross_entropy(log_scale.exp() * cosines, labels)
 
 
-class TextPrior:
+class TextPrior(Aggregator):
     """Prototypes T^c from text, trained each round towards the mean uploaded prototype of each class.
 
     Every class has a vector from round 0. A round takes ``steps`` steps of plain SGD on `scaled_cosine_loss` of the
@@ -53,9 +54,6 @@ class TextPrior:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(
         self,
@@ -153,10 +151,6 @@ class TextPrior:
         """Return ``labels``, ``values``, ``seen`` of all classes and ``scale`` (1,), which is s; in round 0 too."""
         message = existing_rows(self._table(), torch.ones_like(self._seen), self._seen)
         return message | {"scale": self._scale.detach().clone()}
-
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what learns, the classes ever uploaded, and the untrained class vectors, for comparison."""

@@ -6,18 +6,19 @@ Dimension letters: A uploaded pairs (prototype, class) of a round, d feature dim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedsaf.core.contracts import Aggregator
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.margins import max_of_min, max_pair
 from fedsaf.prototypes.statistics import class_means
-from fedsaf.prototypes.table import checked_messages, existing_rows, restore
+from fedsaf.prototypes.table import checked_messages, existing_rows
 
 SQUARE_FLOOR = 1e-12
 """Squared distances below this are 0, and constant: the slope of the root is infinite there."""
@@ -110,7 +111,7 @@ class PairTraining:
         return losses[0], losses[-1]
 
 
-class Trainable:
+class Trainable(Aggregator):
     """Prototypes F(A_c) of learnable embeddings A and a small network F, trained each round on the uploads.
 
     Every class gets a vector with the first update, also one that nobody uploaded: it acts as a negative. ``seen`` says
@@ -120,9 +121,6 @@ class Trainable:
         needs_counts: False.
         needs_uploads: True.
     """
-
-    needs_counts = False
-    needs_uploads = True
 
     def __init__(
         self,
@@ -232,18 +230,7 @@ class Trainable:
         table = self._network(self._embeddings).detach()
         return existing_rows(table, self._mask, None if self.predict_unseen else self._seen)
 
-    def setup_message(self) -> Message | None:
-        """Return None: nothing is sent ahead of the rounds."""
-        return None
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return embeddings, network, mask and the classes ever uploaded."""
-        return {name: tensor.detach().clone() for name, tensor in self._state().items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("Trainable", self._state(), state)
-
-    def _state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the live state."""
         network = {f"network.{name}": value for name, value in self._network.named_parameters()}
         return {"embeddings": self._embeddings, **network, "mask": self._mask, "seen": self._seen}

@@ -1,13 +1,13 @@
 import pytest
 import torch
+from fedsaf.exchange.channels import PrototypeChannel
 
-from fedsaf.exchange.carriers import PrototypeCarrier
-from fedsaf.exchange.channel import Channel
+from fedsaf.federation.method import Channel
 from fedsaf.prototypes.constructors import Mean
 
 
 class Client:
-    """What a carrier needs of a client: dimensions, a device, notes, and features equal to the inputs."""
+    """What a half needs of a client: dimensions, a device, notes, and features equal to the inputs."""
 
     num_classes, feature_dim, device = 4, 2, torch.device("cpu")
 
@@ -34,11 +34,11 @@ Y = torch.tensor([2, 2, 0])
 def run(collect, weighting="samples", epochs=2):
     """Two epochs over X in training mode with features 10 X, then 20 X; evaluation mode shows X itself."""
     client = Client()
-    channel = Channel(PrototypeCarrier("prototypes", collect), Mean(weighting, "keep"), ["labels"])
-    channel.carrier.begin(client, [(X, Y)])
+    channel = Channel(PrototypeChannel("prototypes", collect), Mean(weighting, "keep"), ["labels"])
+    channel.client.on_train_start(client, [(X, Y)])
     for epoch in range(epochs):
-        channel.carrier.observe(client, View(10 * (epoch + 1) * X, Y), epoch, epochs)
-    return channel, channel.collect(client, [(X, Y)])
+        channel.client.on_train_batch_end(client, View(10 * (epoch + 1) * X, Y), epoch, epochs)
+    return channel, channel.send(client, [(X, Y)])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_which_features_are_averaged(collect, scale, copies):
 
 def test_unknown_collection_lists_the_known_ones():
     with pytest.raises(ValueError, match="clean, running_all"):
-        PrototypeCarrier("prototypes", "posteval")
+        PrototypeChannel("prototypes", "posteval")
 
 
 def test_counts_travel_only_where_they_are_read():
@@ -68,17 +68,17 @@ def test_counts_travel_only_where_they_are_read():
 
 
 def test_received_rows_are_scattered_and_nothing_clears_the_table():
-    client, carrier = Client(), PrototypeCarrier("prototypes", "clean")
-    carrier.apply(client, {"labels": torch.tensor([1, 3]), "values": torch.tensor([[1.0, 2.0], [3.0, 4.0]])})
+    client, half = Client(), PrototypeChannel("prototypes", "clean")
+    half.receive(client, {"labels": torch.tensor([1, 3]), "values": torch.tensor([[1.0, 2.0], [3.0, 4.0]])})
     table = client.received["prototypes"]
     assert table.mask.tolist() == [False, True, False, True]
     assert table.values.tolist() == [[0, 0], [1, 2], [0, 0], [3, 4]]
-    carrier.apply(client, None)
+    half.receive(client, None)
     assert "prototypes" not in client.received
 
 
 def test_absent_classes_cost_nothing():
     """Two clients with 3 and 2 of 10 classes at width 16: 5 x 16 x 4 bytes up, and 8 for each count."""
-    channel = Channel(PrototypeCarrier("prototypes", "clean"), Mean("uniform", "keep"), ["labels"])
+    channel = Channel(PrototypeChannel("prototypes", "clean"), Mean("uniform", "keep"), ["labels"])
     sizes = [channel.num_bytes({"labels": torch.arange(k), "means": torch.zeros(k, 16)}) for k in (3, 2)]
     assert sum(sizes) == 5 * 16 * 4

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
+from fedsaf.core.contracts import Batches, Client, ClientChannel
 from fedsaf.core.types import ClassTable, Message, StepView
 from fedsaf.prototypes.statistics import ClassMeans
 
 COLLECTIONS = ("clean", "running_all", "running_last", "stale")
 
 
-class PrototypeCarrier:
+class PrototypeChannel(ClientChannel):
     """Local prototypes up (FedSAF Eq. (2)), global prototypes down.
 
     Args:
@@ -29,7 +30,7 @@ class PrototypeCarrier:
             raise ValueError(f"prototype collection {collect!r} is unknown; choose one of {', '.join(COLLECTIONS)}")
         self.channel, self.when = channel, collect
 
-    def apply(self, client: Any, message: Message | None) -> None:
+    def receive(self, client: Client, message: Message | None) -> None:
         """Scatter the rows that exist into a (C, d) table; None clears it."""
         if message is None:
             client.received.pop(self.channel, None)
@@ -46,19 +47,19 @@ class PrototypeCarrier:
             seen[labels] = message["seen"].to(client.device)
         client.received[self.channel] = ClassTable(values=values, mask=mask, seen=seen)
 
-    def begin(self, client: Any, batches: Any) -> None:
+    def on_train_start(self, client: Client, batches: Batches) -> None:
         """Start the running sums, or take the stale means now."""
         means = ClassMeans(client.num_classes, client.feature_dim)
         if self.when == "stale":
             self._pass(client, batches, means)
         client.scratch[self.channel] = means
 
-    def observe(self, client: Any, view: StepView, epoch: int, epochs: int) -> None:
+    def on_train_batch_end(self, client: Client, step: StepView, epoch: int, epochs: int) -> None:
         """Add the features of one training step to the running sums, if they are wanted."""
         if self.when == "running_all" or (self.when == "running_last" and epoch == epochs - 1):
-            client.scratch[self.channel].add(view.z.detach(), view.y)
+            client.scratch[self.channel].add(step.z.detach(), step.y)
 
-    def collect(self, client: Any, batches: Any) -> Message:
+    def send(self, client: Client, batches: Batches) -> Message:
         """Return ``labels`` (K,), ``means`` (K, d) and ``counts`` (K,) of the classes this client saw."""
         means = client.scratch.pop(self.channel)
         if self.when == "clean":
@@ -71,7 +72,7 @@ class PrototypeCarrier:
         }
 
     @staticmethod
-    def _pass(client: Any, batches: Any, means: ClassMeans) -> None:
+    def _pass(client: Client, batches: Any, means: ClassMeans) -> None:
         """Add the features of the whole training part, in evaluation mode and without gradient."""
         client.eval()
         with torch.inference_mode():
