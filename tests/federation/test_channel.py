@@ -1,7 +1,7 @@
 import pytest
 import torch
-from fedsaf.exchange.channels import PrototypeChannel
 
+from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.federation.method import Channel
 from fedsaf.prototypes.constructors import Mean
 

@@ -130,7 +130,7 @@ def client_step(generator, counts, *words, epochs=1):
     client.model.head = nn.Linear(2, 2)
     if generator is not None:
         half = method.channels["generator"].client
-        half.apply = lambda client, message: (
+        half.receive = lambda client, message: (
             HeadAndGenerator.receive(half, client, message),
             client.received.update(generator=generator),
         )

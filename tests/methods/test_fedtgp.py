@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from fedsaf.exchange.channels import PrototypeChannel
 
 from fedsaf.core.types import ServerContext, Upload
+from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run_job
 from tests.methods.steps import array, config_of, method_of, stand_in, step
