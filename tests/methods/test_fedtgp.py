@@ -139,7 +139,7 @@ def test_what_travels_and_what_is_recorded(tmp_path):
 
 def test_the_carrier_tells_what_was_seen():
     client = stand_in()
-    PrototypeChannel("prototypes", "clean").apply(
+    PrototypeChannel("prototypes", "clean").receive(
         client, {"labels": torch.tensor([1, 3]), "values": torch.ones(2, 3), "seen": torch.tensor([False, True])}
     )
     table = client.received["prototypes"]

@@ -154,7 +154,7 @@ def test_the_client_control_must_survive(tmp_path):
 def test_the_server_control_must_be_restored_whole():
     server = ControlMean()
     server.prepare(context(START, num_clients=2))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="keys"):
         server.load_state_dict({})
     server.load_state_dict({"backbone.weight": torch.ones(2)})
     assert server.broadcast()["backbone.weight"].tolist() == [1, 1]
