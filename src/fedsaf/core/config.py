@@ -11,7 +11,9 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from omegaconf import OmegaConf
 
 INCIDENTAL = (
     "results_root",
@@ -44,6 +46,11 @@ class ConfigError(ValueError):
     """The configuration cannot be run; the message says what came and what was expected."""
 
 
+def plain(config: Any, resolve: bool = True) -> dict[str, Any]:
+    """Return a composed or loaded configuration as plain containers, its interpolations resolved unless told not to."""
+    return cast(dict[str, Any], OmegaConf.to_container(config, resolve=resolve))
+
+
 def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     """Refuse what cannot be run.
 
@@ -62,7 +69,7 @@ def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     ratio = config["participation_ratio"]
     _expect(_is_number(ratio) and 0 < ratio <= 1, "participation_ratio", ratio, "a number in (0, 1], 1 for everyone")
     root = config["results_root"]
-    _expect(isinstance(root, str) and root, "results_root", root, "the name of a folder")
+    _expect(isinstance(root, str) and bool(root), "results_root", root, "the name of a folder")
     every = config["diagnostics_every"]
     _expect(_is_int(every) and every >= 0, "diagnostics_every", every, "a whole number >= 0, 0 for never")
     share = config["checkpoint_overhead"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
@@ -21,11 +21,13 @@ def promoted(P: Tensor) -> Tensor:
     return P if P.dtype == torch.float64 else P.float()
 
 
-def full_precision(loss: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
+def full_precision(
+    loss: Callable[Concatenate[Tensor, Arguments], Tensor],
+) -> Callable[Concatenate[Tensor, Arguments], Tensor]:
     """Run a loss outside autocast, which would halve the precision of its products, its first argument promoted."""
 
     @functools.wraps(loss)
-    def wrapped(P: Tensor, *args, **kwargs) -> Tensor:
+    def wrapped(P: Tensor, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Tensor:
         if not torch.is_autocast_enabled(P.device.type):
             return loss(promoted(P), *args, **kwargs)
         with torch.autocast(P.device.type, enabled=False):

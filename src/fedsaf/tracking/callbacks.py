@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from fedsaf.core.config import ConfigError
+from fedsaf.core.config import ConfigError, plain
 from fedsaf.core.files import write_atomically
 from fedsaf.tracking.closing import SEED, Run, closing_table, failures, read_run, wide_console
 
@@ -57,7 +57,7 @@ class ClosingTable(Callback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Note that a job of a sweep has begun, and who works on it."""
         if self._outcomes is not None:
-            content = OmegaConf.to_container(config, resolve=False)
+            content = plain(config, resolve=False)
             del content["hydra"]
             self._write(config, content, outcome=UNFINISHED, folder=None, reason="killed, or asked to stop")
 
@@ -80,7 +80,7 @@ class ClosingTable(Callback):
                 log.error("job %s failed", config.hydra.job.num, exc_info=result)
         self._write(
             config,
-            OmegaConf.to_container(job_return.cfg, resolve=False),
+            plain(job_return.cfg, resolve=False),
             outcome="failed" if failed else result["outcome"],
             folder=None if failed else str(result["folder"]),
             reason=f"{type(result).__name__}: {result}".partition("\n")[0] if failed else "",
@@ -90,10 +90,11 @@ class ClosingTable(Callback):
 
     def _write(self, config: DictConfig, content: dict[str, Any], **note: Any) -> None:
         """Write or replace the note of one job."""
-        choices = OmegaConf.to_container(config.hydra.runtime.choices)
+        choices = plain(config.hydra.runtime.choices)
         content["choices"] = {key: value for key, value in choices.items() if not key.startswith("hydra/")}
         content["overrides"] = list(config.hydra.overrides.task)
         note |= {"config": content, "pid": os.getpid(), "host": socket.gethostname()}
+        assert self._outcomes is not None  # set when the sweep began
         write_atomically(self._outcomes / f"{int(config.hydra.job.num):06d}.json", json.dumps(note, default=str))
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
@@ -102,9 +103,10 @@ class ClosingTable(Callback):
         self._print_table()
 
     def _print_table(self) -> None:
-        while any(_is_working(note) for note in self._notes()):
+        assert self._outcomes is not None  # set when the sweep began
+        while any(_is_working(note) for note in _notes(self._outcomes)):
             time.sleep(POLL_SECONDS)
-        runs = [_read_outcome(note) for note in self._notes()]
+        runs = [_read_outcome(note) for note in _notes(self._outcomes)]
         shutil.rmtree(self._outcomes)
         console = wide_console()
         for predictor in self.predictors:
@@ -113,8 +115,9 @@ class ClosingTable(Callback):
         for line in failures(runs):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def _notes(self) -> list[dict[str, Any]]:
-        return [json.loads(path.read_text()) for path in sorted(self._outcomes.glob("*.json"))]
+
+def _notes(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 def _is_working(note: dict[str, Any]) -> bool:

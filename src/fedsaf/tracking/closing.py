@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedsaf.core.config import is_derived
+from fedsaf.core.config import is_derived, plain
 from fedsaf.core.files import read_json
 from fedsaf.tracking.domains import DOMAIN_MEAN
 from fedsaf.tracking.recorder import STATUS, SUMMARY
@@ -55,7 +55,7 @@ def read_run(folder: Path) -> Run:
     from omegaconf import OmegaConf
 
     path = folder / "config.yaml"
-    config = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else {}
+    config = plain(OmegaConf.load(path), resolve=False) if path.exists() else {}
     status = read_json(folder / STATUS) or {"state": "missing"}
     summary = read_json(folder / SUMMARY) if status["state"] == "finished" else None
     return Run(config, status["state"], summary, str(status.get("reason", "")))
@@ -82,8 +82,8 @@ def cells(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
     setting shows: they are set apart by their hash, never averaged. The same run met twice counts once.
     """
     groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
-    for settings, run in zip(settings_of(runs), runs, strict=True):
-        groups.setdefault(tuple(settings.items()), []).append(run)
+    for shown, run in zip(settings_of(runs), runs, strict=True):
+        groups.setdefault(tuple(shown.items()), []).append(run)
     result = []
     for settings, members in groups.items():
         hashes = {(run.config.get(SEED), run.summary["config_hash"]) for run in members if run.summary}
@@ -122,11 +122,11 @@ def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("jobs")
     for settings, members in grouped:
-        best, last = (_accuracies(members, predictor, when, measure) for when in ("best", "last"))
+        best, final = (_accuracies(members, predictor, when, measure) for when in ("best", "last"))
         outcomes = Counter(run.outcome for run in members)
         jobs = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
         row = (settings.get(name, ABSENT) for name in names)
-        table.add_row(*row, mean_and_std(best), mean_and_std(last), str(len(best)), jobs)
+        table.add_row(*row, mean_and_std(best), mean_and_std(final), str(len(best)), jobs)
     return table
 
 

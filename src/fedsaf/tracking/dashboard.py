@@ -26,7 +26,7 @@ TIERS = ("smoke", "small", "full")
 NO_ENTITY = "the-account's-own"
 """Stands in a specification where nobody said whose it will be."""
 PURPOSE = "One line per cell: the mean over its seeds, with their standard deviation. Written by code; a copy is yours."
-OVER_SEEDS = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
+OVER_SEEDS: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
 """A group of the table of runs is a cell, so this is the mean over its seeds, never one over cells."""
 BEST, SENT = "reported/best", "reported/sent_mib"
 COLUMNS = (
@@ -97,7 +97,7 @@ def sections() -> dict[str, list[Any]]:
     ]
     # A heat map of points on logarithmic axes, and parallel axes, which also show weights of 0.
     colours = [wr.GradientPoint(color=color, offset=50 * step) for step, color in enumerate(DARK_TO_LIGHT)]
-    axes = {name: wr.Config(key) for name, key in LAMBDA_GAMMA.items()}
+    axes: dict[str, Any] = {name: wr.Config(key) for name, key in LAMBDA_GAMMA.items()}
     columns = [
         wr.ParallelCoordinatesPlotColumn(axis, display_name=name)
         for name, axis in {**axes, "best accuracy": best}.items()
@@ -105,7 +105,7 @@ def sections() -> dict[str, list[Any]]:
     x, y = axes.values()
     title = "best accuracy by lambda and gamma"
     heat = wr.ScatterPlot(title=title, x=x, y=y, z=best, log_x=True, log_y=True, gradient=colours)
-    moved = ["upload_bytes/total", "download_bytes/total"]
+    moved: list[Any] = ["upload_bytes/total", "download_bytes/total"]
     return {
         "Curves over rounds": [wr.LinePlot(title=t, x="round", y=[key], **OVER_SEEDS) for t, key in CURVES.items()],
         "Best accuracy": [
@@ -210,8 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             import wandb
 
             scope = replace(scope, entity=scope.entity or wandb.Api().default_entity)
-            for view in (workspace(scope), report(scope)):
-                print(view.save().url)
+            print(workspace(scope).save().url, report(scope).save().url, sep="\n")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "wandb_workspaces":
             raise

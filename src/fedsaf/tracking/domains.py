@@ -18,7 +18,8 @@ def client_domains(partition: Mapping[str, Any] | None) -> list[str] | None:
     Raises:
         ValueError: there are not as many domains as clients.
     """
-    groups = (partition or {}).get("client_groups")
+    partition = partition or {}
+    groups = partition.get("client_groups")
     if not groups or len(set(groups)) < 2 or partition["rule"] != "ByDomain":
         return None
     if len(groups) != partition["num_clients"]:

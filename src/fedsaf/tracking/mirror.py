@@ -210,5 +210,5 @@ class WandbTracker(Tracker):
 def _client_table(rows: Sequence[Mapping[str, Any]]) -> Any:
     import wandb
 
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    return wandb.Table(columns=columns, data=[[row.get(column) for column in columns] for row in rows])
+    columns: list[str | int] = list(dict.fromkeys(key for row in rows for key in row))
+    return wandb.Table(columns=columns, data=[[row.get(str(column)) for column in columns] for row in rows])

@@ -135,7 +135,7 @@ class Recorder:
         Raises:
             ValueError: no round is recorded, or ``extra`` names an entry that comes from the rows.
         """
-        summary = {"status": "finished", "config_hash": config_hash, "partition_hash": partition_hash}
+        summary: dict[str, Any] = {"status": "finished", "config_hash": config_hash, "partition_hash": partition_hash}
         rows = self.rows()
         summary |= summarise_rows(rows, read_rows(self.folder / TIMING))
         if domains := client_domains(read_json(self.folder / PARTITION)):

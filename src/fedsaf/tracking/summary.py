@@ -17,8 +17,8 @@ def evaluated(rows: Sequence[Mapping[str, Any]], predictor: str) -> list[dict[st
     return [{**row[predictor], "round": row["round"]} for row in rows if _is_accuracy(row.get(predictor))]
 
 
-def best_of(accuracies: Sequence[Mapping[str, Any]], key: str = "pooled") -> dict[str, Any] | None:
-    """Return the round with the largest accuracy, the earliest among equals; None if there is none.
+def best_of(accuracies: Sequence[Mapping[str, Any]], key: str = "pooled") -> dict[str, Any]:
+    """Return the round with the largest accuracy, the earliest among equals; there must be one.
 
     Rounds that trained count before round 0: the evaluation before training is the best only if it is the only one.
 
@@ -26,7 +26,7 @@ def best_of(accuracies: Sequence[Mapping[str, Any]], key: str = "pooled") -> dic
     {'round': 1, 'pooled': 0.5}
     """
     trained = [accuracy for accuracy in accuracies if accuracy["round"] >= 1] or accuracies
-    return dict(max(trained, key=lambda accuracy: accuracy[key])) if trained else None
+    return dict(max(trained, key=lambda accuracy: accuracy[key]))
 
 
 class Scores:
