@@ -73,11 +73,11 @@ class BareLoop:
 
     def __init__(self, job: Job, contiguous: bool) -> None:
         self.job, self.dataset = job, job.data.dataset
-        self.feeds = job.feeds(torch.device("cpu"))
+        self.loaders = job.loaders(torch.device("cpu"))
         self.models = {client: job.factory.build(client).model for client in job.clients}
         if contiguous:
             self.models = {c: m.to(memory_format=torch.contiguous_format) for c, m in self.models.items()}
-            self.feeds = {c: replace(f, memory_format=torch.contiguous_format) for c, f in self.feeds.items()}
+            self.loaders = {c: replace(f, memory_format=torch.contiguous_format) for c, f in self.loaders.items()}
         self.levels = [PrototypeLevel(GCSA(), "skip"), InstanceLevel(GCSA(), "skip")]
         self.table: ClassTable | None = None
 
@@ -89,7 +89,7 @@ class BareLoop:
             self._train(client, model, t)
             model.eval()
             with torch.inference_mode():
-                for x, y in self.feeds[client].clean_pass():
+                for x, y in self.loaders[client].clean_pass():
                     sums.index_add_(0, y, model(x)[0].double())
                     counts += y.bincount(minlength=num_classes)
         self.table = ClassTable((sums / counts.clamp(min=1)[:, None]).float(), counts > 0)
@@ -97,18 +97,18 @@ class BareLoop:
         for client, model in self.models.items():
             model.eval()
             with torch.inference_mode():
-                for x, y in self.feeds[client].test_pass():
+                for x, y in self.loaders[client].test_pass():
                     z, logits = model(x)
                     hits += int((logits.argmax(1) == y).sum())
                     hits += int((torch.cdist(z, self.table.values).argmin(1) == y).sum())
 
     def _train(self, client: int, model: torch.nn.Module, t: int) -> None:
-        feed = self.feeds[client]
+        loader = self.loaders[client]
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         model.train()
         received = {} if self.table is None else {"prototypes": self.table}
-        order = torch.randperm(feed.num_train, generator=torch_generator(0, "order", t, client))
-        for x, y in feed.train_pass(order):
+        order = torch.randperm(loader.num_train, generator=torch_generator(0, "order", t, client))
+        for x, y in loader.train_pass(order):
             optimizer.zero_grad()
             z, logits = model(x)
             loss = F.cross_entropy(logits, y)
@@ -140,7 +140,7 @@ def overhead(words: list[str], threads: int, repeats: int) -> tuple[float, float
         pairs = []
         for t in range(repeats + 1):
             pairs.append((seconds(lambda t=t: bare.round(t)), seconds(lambda: next(steps))))
-        loop.saver.close(finished=False)
+        loop.round_logger.close(finished=False)
     pairs = pairs[1:]  # the first round warms up, and has no prototypes to align with
     ratios = [ours / theirs for theirs, ours in pairs]
     return statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs), statistics.median(ratios)
@@ -156,7 +156,7 @@ def data_shares(words: list[str], repeats: int) -> tuple[float, float, float]:
         loop = rank_loop(fabric, StopRequest(insist=False), job)
         for _ in loop.steps():
             pass
-        loop.saver.close(finished=True)
+        loop.round_logger.close(finished=True)
         rows = read_rows(Path(folder) / "timing.jsonl")[2:]  # the evaluation before training, and a round to warm up
         passes = statistics.median(seconds(lambda: make_batches(job)) for _ in range(repeats))
     total = statistics.median(row["total"] for row in rows)
@@ -165,9 +165,9 @@ def data_shares(words: list[str], repeats: int) -> tuple[float, float, float]:
 
 def make_batches(job: Job) -> None:
     """Make every batch of one round: training, class means, evaluation."""
-    for feed in job.feeds(torch.device("cpu")).values():
-        order = torch.randperm(feed.num_train)
-        for batches in (feed.train_pass(order), feed.clean_pass(), feed.test_pass()):
+    for loader in job.loaders(torch.device("cpu")).values():
+        order = torch.randperm(loader.num_train)
+        for batches in (loader.train_pass(order), loader.clean_pass(), loader.test_pass()):
             for _ in batches:
                 pass
 

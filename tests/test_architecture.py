@@ -80,7 +80,7 @@ def test_configuration_is_seen_by_the_entry_alone():
 
 
 def test_the_loop_knows_no_method():
-    for name in ("loop", "local", "server", "pool", "saver", "ranks"):
+    for name in ("loop", "local_training", "server", "pool", "round_logger", "ranks"):
         text = (PACKAGE / "federation" / f"{name}.py").read_text()
         assert "method.name" not in text
         assert "rcsa" not in text.lower()

@@ -22,7 +22,7 @@ def results(tmp_path_factory):
         job, start = make_job(words, root / f"run{seed}"), origin(words, root / f"run{seed}")
         start.write(job)
         run_job(job)
-        job.outputs.recorder().summarise(start.config_hash, "partition", job.facts)
+        job.outputs.recorder().summarise(start.config_hash, "partition", job.about())
     return root
 
 

@@ -17,7 +17,7 @@ from fedsaf.core.files import write_atomically
 from fedsaf.data.federated import FederatedData, Validation, federate
 from fedsaf.data.partition.report import partition_picture, partition_table
 from fedsaf.federation.job import Job, Outputs, RunSettings
-from fedsaf.federation.local import LocalPlan
+from fedsaf.federation.local_training import LocalTrainingPlan
 from fedsaf.federation.loop import LoopSettings
 from fedsaf.tracking.environment import environment
 from fedsaf.tracking.mirror import RunInfo
@@ -85,7 +85,7 @@ def assemble(origin: Origin) -> Job:
         optimizer=parts["optimizer"],
         fabric=parts["fabric"],
         loop=_pick(LoopSettings, config),
-        plan=_pick(LocalPlan, {**config, **protocol}),
+        plan=_pick(LocalTrainingPlan, {**config, **protocol}),
         settings=_pick(RunSettings, {**config, **protocol}),
         identity={
             "config_hash": origin.config_hash,

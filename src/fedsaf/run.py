@@ -156,7 +156,7 @@ def _launch(job: Job, recorder: Recorder) -> None:
     except BaseException as error:
         recorder.status("failed", reason=f"{type(error).__name__}: {error}")
         raise
-    recorder.summarise(job.identity["config_hash"], job.identity["partition_hash"], job.facts)
+    recorder.summarise(job.identity["config_hash"], job.identity["partition_hash"], job.about())
     recorder.status("finished")
 
 

@@ -94,13 +94,15 @@ def test_only_images_are_augmented():
 
 
 def test_only_training_batches_are_augmented(tmp_path):
-    feeds = [make_job([*TINY, *words], tmp_path).feeds(torch.device("cpu"))[3] for words in ([], ["augment=cifar10"])]
-    order = torch.arange(feeds[0].num_train)
+    loaders = [
+        make_job([*TINY, *words], tmp_path).loaders(torch.device("cpu"))[3] for words in ([], ["augment=cifar10"])
+    ]
+    order = torch.arange(loaders[0].num_train)
     passes = {
         "clean": lambda f: f.clean_pass(),
         "test": lambda f: f.test_pass(),
         "train": lambda f: f.train_pass(order),
     }
     for name, read in passes.items():
-        plain, other = (torch.cat([x for x, _ in read(feed)]) for feed in feeds)
+        plain, other = (torch.cat([x for x, _ in read(loader)]) for loader in loaders)
         assert torch.equal(plain, other) == (name != "train"), name

@@ -121,7 +121,7 @@ def test_what_models_and_records_are_told(speeches):
     assert data.vocabulary == tuple(ALPHABET)
     assert data.class_names[:3] == ("\\n", "space", "!")
     assert data.parts == {"all": len(data)}
-    assert (data.inputs != 0).all()  # id 0, the line feed, never occurs: models may freeze its row as padding
+    assert (data.inputs != 0).all()  # id 0, the line loader, never occurs: models may freeze its row as padding
     assert source(speeches[0]).load(2).fingerprint == data.fingerprint
     assert source(speeches[0], min_lines=1).load(1).fingerprint != data.fingerprint
 

@@ -60,7 +60,7 @@ class Killed(BaseException):
 
 
 class Watch(Progress):
-    """A display that sees the run go by; told by the saver like any other.
+    """A display that sees the run go by; told by the round_logger like any other.
 
     Args:
         flag: what an interruption sets.

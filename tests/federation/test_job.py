@@ -1,9 +1,12 @@
 """What a job refuses or announces before its first round, and when a folder counts as finished."""
 
+import dataclasses
 import json
 import logging
+from pathlib import Path
 
 import pytest
+import torch
 
 from fedsaf.core.config import ConfigError
 from fedsaf.run import _is_finished
@@ -58,3 +61,19 @@ def test_a_folder_is_finished_only_with_a_summary_of_this_configuration(tmp_path
         _is_finished(tmp_path, "def")
     (tmp_path / "status.json").write_text("")
     assert not _is_finished(tmp_path, "abc")
+
+
+def test_the_server_is_set_up_once_and_reading_it_wipes_nothing():
+    job = make_job([*TINY, *LIGHT, "prototype=mean"], Path("never written"))
+    aggregator = job.method.channels["prototypes"].aggregator
+    asked = []
+    prepare = aggregator.prepare
+    aggregator.prepare = lambda context: (asked.append(context), prepare(context))
+    job = dataclasses.replace(job)
+    assert job.server is job.server
+    next(iter(aggregator.state().values())).add_(1)  # as if it had been trained
+    before = aggregator.state_dict()
+    job.about()
+    job.check()
+    assert len(asked) == 1
+    assert all(torch.equal(before[name], tensor) for name, tensor in aggregator.state_dict().items())

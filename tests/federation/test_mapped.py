@@ -66,8 +66,12 @@ def test_no_image_is_decoded_twice_in_a_run(words, tmp_path, monkeypatch):
 
 def test_batches_of_a_mapped_set_go_to_the_device(mapped):
     """``meta`` stands for a GPU."""
-    feeds = mapped.feeds(torch.device("meta"))
-    assert feeds[0].data.inputs.device.type == "cpu"
-    for batches in (feeds[0].clean_pass(), feeds[0].test_pass(), feeds[0].train_pass(torch.arange(feeds[0].num_train))):
+    loaders = mapped.loaders(torch.device("meta"))
+    assert loaders[0].data.inputs.device.type == "cpu"
+    for batches in (
+        loaders[0].clean_pass(),
+        loaders[0].test_pass(),
+        loaders[0].train_pass(torch.arange(loaders[0].num_train)),
+    ):
         for x, y in batches:
             assert (x.device.type, y.device.type, x.dtype) == ("meta", "meta", torch.float32)

@@ -71,7 +71,7 @@ def test_what_travels(tmp_path):
     rows = list(Recorder(tmp_path).rows())
     assert [row["upload_bytes"]["total"] for row in rows] == [0, 4 * 68 * 4, 4 * 68 * 4]
     assert [row["download_bytes"]["total"] for row in rows] == [0, 4 * 68 * 4, 4 * 68 * 4]
-    assert job.facts["setup_bytes"] == 4 * 4 * 16 * 4
+    assert job.about()["setup_bytes"] == 4 * 4 * 16 * 4
     aggregator = job.method.channels["prototypes"].aggregator
     aggregator.prepare(ServerContext(4, 16, seed=job.loop.seed))
     assert torch.equal(load_file(tmp_path / "prototypes.safetensors")["values"], aggregator.broadcast()["values"])

@@ -74,7 +74,7 @@ def test_meta_step_leaves_weights_and_statistics_alone():
 
 
 def test_client_trains_towards_the_guide_by_hand():
-    """z = w x are the logits: CE, and MSE over B d = 6 entries. This feed gives its batch whatever is chosen."""
+    """z = w x are the logits: CE, and MSE over B d = 6 entries. This loader gives its batch whatever is chosen."""
     method = method_of("method=fedl2g", "batch_size=2", "method.callbacks.0.warm_up=0")
     client = make_client(method, [0.3, -0.2])
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
@@ -95,9 +95,9 @@ class Recording(Feed):
 def test_the_loop_trains_on_what_the_hook_leaves():
     method = method_of("method=fedl2g", "batch_size=1", "method.callbacks.0.warm_up=0")
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
-    feed = Recording([[1.0, 2.0], [0.5, -1.5], [0.2, 0.9]], [0, 1, 1])
-    train(method, make_client(method, [0.3, -0.2]), feed, sent, epochs=1)
-    assert feed.positions == [1, 2]
+    loader = Recording([[1.0, 2.0], [0.5, -1.5], [0.2, 0.9]], [0, 1, 1])
+    train(method, make_client(method, [0.3, -0.2]), loader, sent, epochs=1)
+    assert loader.positions == [1, 2]
 
 
 class Client:

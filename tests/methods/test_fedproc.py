@@ -146,8 +146,8 @@ def means_by_hand(job):
     """Return the mean z of each class at each client under the server's first model, NaN for none: (N, C, Q)."""
     client = job.factory.template().eval()
     means = np.full((4, 4, 16), np.nan)
-    for i, feed in job.feeds(torch.device("cpu")).items():
-        x, y = (torch.cat(parts) for parts in zip(*feed.clean_pass(), strict=True))
+    for i, loader in job.loaders(torch.device("cpu")).items():
+        x, y = (torch.cat(parts) for parts in zip(*loader.clean_pass(), strict=True))
         with torch.no_grad():
             z = client.model(x)[0].double().numpy()
         for c in set(y.tolist()):

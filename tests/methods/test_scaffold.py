@@ -135,7 +135,7 @@ def second_round(tmp_path, name, alter):
     for closed in loop.steps():
         if closed == 1:
             alter(loop.pool.store[0])
-    loop.saver.close(True)
+    loop.round_logger.close(True)
     return loop.server.state_dict()
 
 

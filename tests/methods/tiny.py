@@ -11,7 +11,7 @@ from torch import nn
 
 from fedsaf.core.types import ClientResult, ServerContext
 from fedsaf.federation.client import FederatedClient
-from fedsaf.federation.local import LocalPlan, LocalWork
+from fedsaf.federation.local_training import LocalTraining, LocalTrainingPlan
 from fedsaf.federation.method import Method
 from tests.federation.harness import origin
 
@@ -85,9 +85,9 @@ def make_client(method: Method, w, momentum=0.0, auxiliary=None) -> FederatedCli
     )
 
 
-def train(method: Method, client: FederatedClient, feed: Feed, broadcast, epochs, round=0) -> ClientResult:
+def train(method: Method, client: FederatedClient, loader: Feed, broadcast, epochs, round=0) -> ClientResult:
     """One client's turn of the real local loop."""
     fabric = Fabric(accelerator="cpu", devices=1)
-    plan = LocalPlan(seed=0, local_epochs=epochs, shuffle="fixed")
-    work = LocalWork(fabric, method.channels, method.callbacks, method.predictors, plan, lambda: False)
-    return work.train(0, client, feed, broadcast, round)
+    plan = LocalTrainingPlan(seed=0, local_epochs=epochs, shuffle="fixed")
+    work = LocalTraining(fabric, method.channels, method.callbacks, method.predictors, plan, lambda: False)
+    return work.train(0, client, loader, broadcast, round)

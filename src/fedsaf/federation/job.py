@@ -19,17 +19,17 @@ from fedsaf.data.batches import batch_bounds, preparation
 from fedsaf.data.federated import FederatedData
 from fedsaf.exchange.scopes import read_scope
 from fedsaf.federation.checkpoint import Checkpoint
-from fedsaf.federation.feed import LAST_BATCH, ClientFeed
+from fedsaf.federation.dataloader import LAST_BATCH, ClientDataLoader
 from fedsaf.federation.final_messages import save_broadcast
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.launch import FabricSettings
-from fedsaf.federation.local import LocalPlan, LocalWork
+from fedsaf.federation.local_training import LocalTraining, LocalTrainingPlan
 from fedsaf.federation.loop import FederatedLoop, LoopSettings
 from fedsaf.federation.method import Method
 from fedsaf.federation.pool import INITIALISATIONS, ClientFactory, ClientPool
 from fedsaf.federation.ranks import Ranks, assign_owners
 from fedsaf.federation.records import ClientFacts, RecordBuilder
-from fedsaf.federation.saver import Saver
+from fedsaf.federation.round_logger import RoundLogger
 from fedsaf.federation.server import Server
 from fedsaf.federation.store import STORES, open_store
 from fedsaf.models.context import ModelContext
@@ -45,7 +45,7 @@ class RunSettings:
     Attributes:
         batch_size: B.
         eval_batch_size: samples per step of evaluation and clean passes.
-        last_batch: see `ClientFeed`.
+        last_batch: see `ClientDataLoader`.
         initialisation: see `ClientFactory`.
         diagnostics_every: see `RecordBuilder`.
         checkpoint_overhead: see `Checkpoint`.
@@ -109,7 +109,7 @@ class Job:
     optimizer: Callable[[list[dict[str, Any]]], Optimizer]
     fabric: FabricSettings
     loop: LoopSettings
-    plan: LocalPlan
+    plan: LocalTrainingPlan
     settings: RunSettings
     identity: Mapping[str, Any]
     outputs: Outputs
@@ -133,8 +133,9 @@ class Job:
             initialisation=self.settings.initialisation,
         )
 
+    @cached_property
     def server(self) -> Server:
-        """Return a server before the first round."""
+        """The server, set up once: here, in the process that assembles, from where it travels to rank zero."""
         dataset = self.data.dataset
         context = ServerContext(
             num_classes=dataset.num_classes,
@@ -149,12 +150,12 @@ class Job:
         )
         return Server(self.method.channels, context)
 
-    def feeds(self, device: torch.device) -> dict[int, ClientFeed]:
+    def loaders(self, device: torch.device) -> dict[int, ClientDataLoader]:
         """Return what each client reads, with inputs that are in memory on the device."""
         data = self.data.to(device)
         prepare = preparation(data.dataset.facts).to(device)
         return {
-            client: ClientFeed(
+            client: ClientDataLoader(
                 data=data.client(client),
                 device=device,
                 prepare=prepare,
@@ -174,7 +175,7 @@ class Job:
             ValueError: the optimiser or a constructor refuses its values, or no client has a batch or a test sample.
         """
         self.optimizer([{"params": [torch.nn.Parameter(torch.zeros(1))]}])
-        self.server()
+        _ = self.server  # aggregators refuse their values here
         size, rule = self.settings.batch_size, LAST_BATCH[self.settings.last_batch]
         idle = [client for client, facts in self.clients.items() if not batch_bounds(facts.num_train, size, *rule)]
         if len(idle) == len(self.clients):
@@ -194,13 +195,12 @@ class Job:
                 "clients without a training batch, which neither train nor upload: %s", ", ".join(map(str, idle))
             )
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the summary says about the run beside its numbers."""
+    def about(self) -> dict[str, Any]:
+        """Return what the summary says about the run beside its numbers."""
         return {
             "method": self.method.name,
             "predictor": self.method.predictor,
-            "setup_bytes": self.server().setup_bytes(self.loop.num_clients),
+            "setup_bytes": self.server.setup_bytes(self.loop.num_clients),
         }
 
     @cached_property
@@ -223,7 +223,7 @@ def perform(fabric: Fabric, stop: StopRequest, job: Job) -> None:
         loop.run()
         finished = True
     finally:
-        loop.saver.close(finished)
+        loop.round_logger.close(finished)
     if loop.ranks.is_zero:
         save_broadcast(job.outputs.folder, loop.server)
 
@@ -233,13 +233,13 @@ def rank_loop(fabric: Fabric, stop: StopRequest, job: Job) -> FederatedLoop:
     costs = {client: job.group.cost_of(client) * facts.num_train for client, facts in job.clients.items()}
     ranks = Ranks(fabric, assign_owners(costs, fabric.world_size))
     pool = ClientPool(job.factory, open_store(job.settings.store, job.outputs.folder), fabric.device)
-    server, method = job.server(), job.method
-    work = LocalWork(fabric, method.channels, method.callbacks, method.predictors, job.plan, lambda: stop.requested)
-    saver = _saver(job, ranks)
-    return FederatedLoop(job.loop, ranks, pool, job.feeds(fabric.device), work, server, saver)
+    server, method = job.server, job.method
+    work = LocalTraining(fabric, method.channels, method.callbacks, method.predictors, job.plan, lambda: stop.requested)
+    round_logger = _round_logger(job, ranks)
+    return FederatedLoop(job.loop, ranks, pool, job.loaders(fabric.device), work, server, round_logger)
 
 
-def _saver(job: Job, ranks: Ranks) -> Saver:
+def _round_logger(job: Job, ranks: Ranks) -> RoundLogger:
     builder = RecordBuilder(
         clients=job.clients,
         rules=list(job.method.predictors),
@@ -247,7 +247,7 @@ def _saver(job: Job, ranks: Ranks) -> Saver:
         diagnostics_every=job.settings.diagnostics_every,
         rounds=job.loop.rounds,
     )
-    return Saver(
+    return RoundLogger(
         checkpoint=job.checkpoint,
         identity=job.identity,
         builder=builder,

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fedsaf.core.types import ClientResult, Message
-from fedsaf.federation.feed import ClientFeed
+from fedsaf.federation.dataloader import ClientDataLoader
 from fedsaf.federation.interrupt import Interrupted
-from fedsaf.federation.local import LocalWork
+from fedsaf.federation.local_training import LocalTraining
 from fedsaf.federation.pool import ClientPool
 from fedsaf.federation.ranks import ClientError, Failure, Ranks
 from fedsaf.federation.records import RoundFacts
+from fedsaf.federation.round_logger import RoundLogger
 from fedsaf.federation.sampling import cohort
-from fedsaf.federation.saver import Saver
 from fedsaf.federation.server import Server
 
 
@@ -59,10 +59,10 @@ class FederatedLoop:
         settings: counts and policies.
         ranks: who owns which client.
         pool: client states and workbenches of this rank.
-        feeds: client id to its data.
+        loaders: client id to its data.
         work: what a client does in its turn.
         server: the aggregators; on ranks other than zero it is there but never asked.
-        saver: records, mirror, progress and checkpoints.
+        round_logger: records, mirror, progress and checkpoints.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class FederatedLoop:
         settings: LoopSettings,
         ranks: Ranks,
         pool: ClientPool,
-        feeds: Mapping[int, ClientFeed],
-        work: LocalWork,
+        loaders: Mapping[int, ClientDataLoader],
+        work: LocalTraining,
         server: Server,
-        saver: Saver,
+        round_logger: RoundLogger,
     ) -> None:
-        self.settings, self.ranks, self.pool, self.feeds = settings, ranks, pool, feeds
-        self.work, self.server, self.saver = work, server, saver
+        self.settings, self.ranks, self.pool, self.loaders = settings, ranks, pool, loaders
+        self.work, self.server, self.round_logger = work, server, round_logger
         self.everyone = list(range(settings.num_clients))
 
     def run(self) -> None:
@@ -91,7 +91,7 @@ class FederatedLoop:
             Interrupted: on request, with everything up to the last complete round saved.
             ClientError: if a client failed and failures are not skipped.
         """
-        last = self.saver.restore(self.pool, self.server, self.ranks)
+        last = self.round_logger.restore(self.pool, self.server, self.ranks)
         broadcast = self._broadcast()
         if last is None:
             facts, broadcast = self._introduce(broadcast)
@@ -103,11 +103,11 @@ class FederatedLoop:
                 broadcast = self._round(t, broadcast)
             except Interrupted:
                 self.pool.abandon()
-                self.saver.save_now(t, self.server, self.pool, self.ranks)
+                self.round_logger.save_now(t, self.server, self.pool, self.ranks)
                 raise
             yield t + 1
             if self.ranks.any(self.work.stop()) and t + 1 < self.settings.rounds:
-                self.saver.save_now(t + 1, self.server, self.pool, self.ranks)
+                self.round_logger.save_now(t + 1, self.server, self.pool, self.ranks)
                 raise Interrupted
 
     def _introduce(self, broadcast: dict[str, Message | None]) -> tuple[RoundFacts, dict[str, Message | None]]:
@@ -119,7 +119,7 @@ class FederatedLoop:
 
         def turn(client: int) -> ClientResult:
             module = self.pool.borrow(client, for_training=False)
-            return self.work.introduce(client, module, self.feeds[client], broadcast, channels)
+            return self.work.introduce(client, module, self.loaders[client], broadcast, channels)
 
         results, failures = self.ranks.map(turn, self.everyone)
         self._judge(failures, self.everyone, -1)
@@ -139,7 +139,7 @@ class FederatedLoop:
         began = time.perf_counter()
         report = self.server.update(list(results.values()), t) if self.ranks.is_zero else {}
         changed = self.pool.commit(except_for=[failure.client for failure in failures])
-        self.saver.changed(changed)
+        self.round_logger.changed(changed)
         download, broadcast = broadcast, self._broadcast()
         facts = RoundFacts(
             round=t + 1,
@@ -165,12 +165,12 @@ class FederatedLoop:
                 return None
             module = self.pool.borrow(client, for_training=True)
             try:
-                result = self.work.train(client, module, self.feeds[client], broadcast, t)
+                result = self.work.train(client, module, self.loaders[client], broadcast, t)
             except Interrupted:
                 interrupted = True
                 return None
             self.pool.keep(client, module)
-            self.saver.advance(client)
+            self.round_logger.advance(client)
             return result
 
         results, failures = self.ranks.map(turn, chosen)
@@ -187,14 +187,14 @@ class FederatedLoop:
 
             def score(client: int) -> dict[str, int]:
                 module = self.pool.borrow(client, for_training=False)
-                return self.work.evaluate(module, self.feeds[client], broadcast)
+                return self.work.evaluate(module, self.loaders[client], broadcast)
 
             facts.hits, failures = self.ranks.map(score, self.everyone)
             if failures:
                 raise ClientError(_describe(failures, facts.round - 1))
         facts.evaluation_seconds = time.perf_counter() - began
         facts.broadcast = broadcast
-        self.saver.close_round(facts, self.server, self.pool, self.ranks)
+        self.round_logger.close_round(facts, self.server, self.pool, self.ranks)
 
     def _broadcast(self) -> dict[str, Message | None]:
         return self.ranks.share(self.server.broadcast() if self.ranks.is_zero else None)

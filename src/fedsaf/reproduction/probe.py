@@ -122,7 +122,7 @@ def measure(run: PlannedRun, composer: Composer, further: Sequence[str] = ()) ->
         fabric.launch()
         loop = rank_loop(fabric, StopRequest(insist=False), job)
         loop.run()
-        loop.saver.close(finished=True)
+        loop.round_logger.close(finished=True)
         rows, timing = (_rows(folder / name) for name in ("metrics.jsonl", "timing.jsonl"))
         size = sum(path.stat().st_size for path in (folder / "checkpoint").glob("*")) / config["num_clients"]
     trained = sum(len(own) for own in job.data.record.train)

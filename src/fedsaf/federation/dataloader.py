@@ -26,7 +26,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class ClientFeed:
+class ClientDataLoader:
     """The batches of one client.
 
     Attributes:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from fedsaf.core.seeding import seeded
 from fedsaf.data.batches import batch_bounds
-from fedsaf.federation.feed import LAST_BATCH, LEAST_BATCH
+from fedsaf.federation.dataloader import LAST_BATCH, LEAST_BATCH
 
 
 def sizes(n, batch_size, last_batch):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedsaf.data.federated import FederatedData
-from fedsaf.federation.local import LocalPlan, LossLog, train_mode
+from fedsaf.federation.local_training import LocalTrainingPlan, LossLog, train_mode
 from fedsaf.federation.ranks import ClientError
 from tests.federation.harness import LIGHT, TINY, fresh, make_job, run, run_job, with_partition
 
@@ -46,7 +46,7 @@ def test_one_sample_is_not_normalised_by_itself():
 
 def test_an_unknown_order_is_refused():
     with pytest.raises(ValueError, match="choose each_epoch or fixed"):
-        LocalPlan(seed=0, local_epochs=1, shuffle="sometimes")
+        LocalTrainingPlan(seed=0, local_epochs=1, shuffle="sometimes")
 
 
 def test_the_order_depends_on_the_run_seed_and_not_on_who_trained_before(straight, job, again, monkeypatch):

@@ -15,13 +15,13 @@ from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import ClientResult, Message
 from fedsaf.evaluation.metrics import ClientAccuracy
 from fedsaf.federation.client import FederatedClient
-from fedsaf.federation.feed import ClientFeed
+from fedsaf.federation.dataloader import ClientDataLoader
 from fedsaf.federation.interrupt import Interrupted
 from fedsaf.federation.method import Channel
 
 
 @dataclass(frozen=True)
-class LocalPlan:
+class LocalTrainingPlan:
     """How local training goes, the same for all clients.
 
     Attributes:
@@ -88,7 +88,7 @@ def train_mode(client: FederatedClient, num_train: int) -> None:
 
 
 @dataclass(frozen=True)
-class LocalWork:
+class LocalTraining:
     """What a client does in its turn, with everything that is the same for all clients.
 
     Attributes:
@@ -104,14 +104,14 @@ class LocalWork:
     channels: Mapping[str, Channel]
     callbacks: Sequence[Callback]
     predictors: Mapping[str, Predictor]
-    plan: LocalPlan
+    plan: LocalTrainingPlan
     stop: Callable[[], bool]
 
     def train(
         self,
         client_id: int,
         client: FederatedClient,
-        feed: ClientFeed,
+        loader: ClientDataLoader,
         broadcast: Mapping[str, Message | None],
         round: int,
     ) -> ClientResult:
@@ -120,7 +120,7 @@ class LocalWork:
         Args:
             client_id: its id.
             client: bound to a copy of its state; ends with the trained one.
-            feed: its data.
+            loader: its data.
             broadcast: message by channel.
             round: index t.
 
@@ -135,23 +135,23 @@ class LocalWork:
         order = torch_generator(self.plan.seed, "order", round, client_id)
         with seeded(self.plan.seed, "train", round, client_id):
             for channel in self.channels.values():
-                channel.client.on_train_start(client, feed.clean_pass())
+                channel.client.on_train_start(client, loader.clean_pass())
             for callback in self.callbacks:
-                callback.on_train_start(client, feed.clean_pass())
-            train_mode(client, feed.num_train)
+                callback.on_train_start(client, loader.clean_pass())
+            train_mode(client, loader.num_train)
             optimizer = client.configure_optimizers()
             for epoch in range(self.plan.local_epochs):
-                waited += self._epoch(client, optimizer, feed, epoch, order, log)
+                waited += self._epoch(client, optimizer, loader, epoch, order, log)
             optimizer.zero_grad(set_to_none=True)
             for callback in self.callbacks:
-                callback.on_train_end(client, feed.clean_pass())
+                callback.on_train_end(client, loader.clean_pass())
             # A client that cannot train has nothing to say: its prototypes would be those of random weights.
-            talking = self.channels if feed.has_batches else {}
-            uploads = {name: channel.send(client, feed.clean_pass()) for name, channel in talking.items()}
+            talking = self.channels if loader.has_batches else {}
+            uploads = {name: channel.send(client, loader.clean_pass()) for name, channel in talking.items()}
         return ClientResult(
             client=client_id,
             uploads=uploads,
-            num_samples=feed.num_train,
+            num_samples=loader.num_train,
             num_batches=log.num_steps,
             losses=log.means(),
             active=log.active,
@@ -162,7 +162,7 @@ class LocalWork:
         self,
         client_id: int,
         client: FederatedClient,
-        feed: ClientFeed,
+        loader: ClientDataLoader,
         broadcast: Mapping[str, Message | None],
         channels: Sequence[str],
     ) -> ClientResult:
@@ -171,20 +171,20 @@ class LocalWork:
         self.receive(client, broadcast)
         with seeded(self.plan.seed, "introduce", 0, client_id):
             for name in channels:
-                self.channels[name].client.on_train_start(client, feed.clean_pass())
-            uploads = {name: self.channels[name].send(client, feed.clean_pass()) for name in channels}
+                self.channels[name].client.on_train_start(client, loader.clean_pass())
+            uploads = {name: self.channels[name].send(client, loader.clean_pass()) for name in channels}
         seconds = {"client": time.perf_counter() - began, "data": 0.0}
-        return ClientResult(client_id, uploads, feed.num_train, num_batches=0, losses={}, active={}, seconds=seconds)
+        return ClientResult(client_id, uploads, loader.num_train, num_batches=0, losses={}, active={}, seconds=seconds)
 
     def evaluate(
-        self, client: FederatedClient, feed: ClientFeed, broadcast: Mapping[str, Message | None]
+        self, client: FederatedClient, loader: ClientDataLoader, broadcast: Mapping[str, Message | None]
     ) -> dict[str, int]:
         """Score one client on its own test part, every prediction rule in one pass; return the hits by rule."""
         self.receive(client, broadcast)
         client.eval()
         accuracy = ClientAccuracy(self.predictors, client.num_classes, client.device)
         with torch.inference_mode(), self.fabric.autocast():
-            for x, y in feed.test_pass():
+            for x, y in loader.test_pass():
                 z, logits = client(x)
                 accuracy.update(client, z, logits, y)
         return accuracy.compute()
@@ -198,21 +198,21 @@ class LocalWork:
         self,
         client: FederatedClient,
         optimizer: torch.optim.Optimizer,
-        feed: ClientFeed,
+        loader: ClientDataLoader,
         epoch: int,
         order: torch.Generator,
         log: LossLog,
     ) -> float:
         """Run one local epoch; return the seconds spent waiting for data."""
         positions = (
-            torch.randperm(feed.num_train, generator=order)
+            torch.randperm(loader.num_train, generator=order)
             if self.plan.shuffle == "each_epoch"
-            else torch.arange(feed.num_train)
+            else torch.arange(loader.num_train)
         )
         for callback in self.callbacks:
             positions = callback.select_samples(client, positions)
         waited, began = 0.0, time.perf_counter()
-        for index, batch in enumerate(feed.train_pass(positions)):
+        for index, batch in enumerate(loader.train_pass(positions)):
             waited += time.perf_counter() - began
             if self.stop():
                 raise Interrupted

@@ -16,7 +16,7 @@ from fedsaf.federation.records import RecordBuilder, RoundFacts
 from fedsaf.federation.server import Server
 
 
-class Saver:
+class RoundLogger:
     """Closes rounds, in an order that survives a kill at any point: record, checkpoint, mirror.
 
     Records past the last checkpoint are cut on resume and written again, the same; the mirror gets a row only once its
