@@ -1,8 +1,20 @@
 """Records of a made-up run whose numbers can be followed by hand."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+import fedsaf
 from fedsaf.core.types import RoundRecord
+
+SOURCE = str(Path(fedsaf.__file__).parents[1])
+
+
+def clean_environment(home, **variables):
+    """Return the environment of a machine where W&B was never used."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "XDG_CONFIG_HOME"))}
+    return kept | {"HOME": str(home), "NETRC": str(home / "none"), "PYTHONPATH": SOURCE} | variables
 
 
 def _accuracy(hits, sizes):

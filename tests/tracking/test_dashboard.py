@@ -1,7 +1,6 @@
 """The specification of the views, made without an account or a network, against the keys that the mirror has."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedsaf.tracking.mirrored import Tally, flatten, mirrored_choices
+from tests.tracking.conftest import clean_environment
 
 pytest.importorskip("wandb_workspaces", reason="needs the extra dashboard")
 
@@ -18,9 +18,8 @@ ENTRY = Path(__file__).resolve().parents[2] / "src" / "dashboard.py"
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     folder = tmp_path_factory.mktemp("views")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     # An address where nobody listens: whoever asked the service would fail.
-    environment |= {"HOME": str(folder), "NETRC": str(folder / "none"), "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    environment = clean_environment(folder, WANDB_BASE_URL="http://127.0.0.1:9")
 
     def run(*words):
         command = [sys.executable, str(ENTRY), *words]

@@ -8,18 +8,19 @@ import socket
 import subprocess
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-import fedsaf
 from fedsaf.tracking.mirror import RunInfo, Tracker, WandbTracker
 from fedsaf.tracking.mirrored import Tally, run_labels
 from fedsaf.tracking.recorder import Recorder
+from tests.tracking.conftest import SOURCE, clean_environment
 
-SOURCE = str(Path(fedsaf.__file__).parents[1])
 CONF = Path(SOURCE).parent / "conf" / "logger"
 CHOICES = {"method": "prototype", "alignment": "rcsa", "partition": "iid"}
 METHOD = {"name": "prototype", "reads": ["alignment", "prototype"], "fixes": [], "predictor": "classifier"}
@@ -65,17 +66,8 @@ def history(path):
 
 
 def run_program(folder, mode, **environment):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    clean |= {"HOME": str(folder), "NETRC": str(folder / "none"), "PYTHONPATH": SOURCE, **environment}
-    clean.pop("XDG_CONFIG_HOME", None)
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder), mode],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=clean,
-        timeout=90,
-    )
+    command, clean = [sys.executable, "-c", PROGRAM, str(folder), mode], clean_environment(folder, **environment)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=clean, timeout=90)
 
 
 def names(items):
@@ -173,42 +165,28 @@ def test_no_key_and_no_terminal_goes_offline_with_one_line(tmp_path):
 
 def test_no_key_on_a_terminal_does_not_ask(tmp_path):
     ours, theirs = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    environment |= {"HOME": str(tmp_path), "NETRC": str(tmp_path / "none"), "PYTHONPATH": SOURCE}
-    process = subprocess.Popen(
+    command, streams = (
         [sys.executable, "-c", PROGRAM, str(tmp_path), "online"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment,
+        dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
     )
+    process = subprocess.Popen(command, env=clean_environment(tmp_path), **streams)
     os.close(theirs)
-    text = b""
     # Nothing is ever typed: a question would let the time run out.
-    while True:
-        try:
-            chunk = os.read(ours, 4096)
-        except OSError:
-            break
-        if not chunk:
-            break
-        text += chunk
-    os.close(ours)
     assert process.wait(timeout=60) == 0
-    assert b"no W&B key found" in text
+    assert b"no W&B key found" in os.read(ours, 4096)
+    os.close(ours)
 
 
 @pytest.mark.parametrize(
     "kind", ["silent", pytest.param("closed", marks=pytest.mark.slow), pytest.param("refusing", marks=pytest.mark.slow)]
 )
 def test_an_unreachable_or_refusing_server_means_offline_within_the_limit(tmp_path, kind):
-    server = _start_server(kind)
-    started = time.monotonic()
+    close, port = _start_server(kind)
+    started, key = time.monotonic(), "0123456789" * 4
     try:
-        key, url = "0123456789" * 4, f"http://127.0.0.1:{server[1]}"
-        result = run_program(tmp_path, "auto", WANDB_API_KEY=key, WANDB_BASE_URL=url)
+        result = run_program(tmp_path, "auto", WANDB_API_KEY=key, WANDB_BASE_URL=f"http://127.0.0.1:{port}")
     finally:
-        server[0].close()
+        close()
     assert result.returncode == 0, result.stderr
     assert "W&B is offline (" in result.stderr
     assert key not in result.stderr
@@ -223,35 +201,29 @@ def test_an_unreachable_or_refusing_server_means_offline_within_the_limit(tmp_pa
 
 
 def _start_server(kind):
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    """Return a server that takes connections and says nothing, one that refuses every key, or one that is gone."""
+    if kind == "refusing":
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
+        Thread(target=server.serve_forever, daemon=True).start()
+        return server.shutdown, server.server_port
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     port = listener.getsockname()[1]
     if kind == "closed":
         listener.close()
-    elif kind == "silent":
-        listener.listen(64)
-    else:
-        listener.close()
-        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-        from threading import Thread
+    return listener.close, port
 
-        class Refuse(BaseHTTPRequestHandler):
-            def do_POST(self):
-                self.rfile.read(int(self.headers.get("content-length", 0)))
-                body = b'{"errors": [{"message": "user is not logged in"}]}'
-                self.send_response(401)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
 
-            def log_message(self, *_):
-                pass
+class Refuse(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = b'{"errors": [{"message": "user is not logged in"}]}'
+        self.send_response(401)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-        server = ThreadingHTTPServer(("127.0.0.1", port), Refuse)
-        Thread(target=server.serve_forever, daemon=True).start()
-        server.close = lambda: (server.shutdown(), server.server_close())
-        return server, port
-    return listener, port
+    def log_message(self, *_):
+        pass
 
 
 def test_a_malformed_key_goes_offline(tmp_path):

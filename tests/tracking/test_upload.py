@@ -1,6 +1,5 @@
 """Offline runs on their way to the service: the real `wandb sync` against one of our own."""
 
-import os
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from fedsaf.core.config import lock_path
 from fedsaf.tracking.mirror import RunInfo, WandbTracker
 from fedsaf.tracking.recorder import Recorder
 from fedsaf.tracking.upload import has_arrived, pending, send
+from tests.tracking.conftest import clean_environment
 from tests.tracking.wandb_service import KEY, Service, serving
 
 SYNC = Path(__file__).resolve().parents[2] / "src" / "sync.py"
@@ -35,9 +35,7 @@ def mirror(folder, records, run_id=None):
 
 def sync(root, *words, url="http://127.0.0.1:9", key=KEY, mode="offline"):
     """Start the entry; WANDB_MODE is what a machine has that mirrors offline."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    environment |= {"HOME": str(root), "NETRC": str(root / "none"), "WANDB_BASE_URL": url, "WANDB_MODE": mode}
-    environment |= {"WANDB_API_KEY": key} if key else {}
+    environment = clean_environment(root, WANDB_BASE_URL=url, WANDB_MODE=mode) | ({"WANDB_API_KEY": key} if key else {})
     command = [sys.executable, str(SYNC), str(root), *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
 
