@@ -17,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from fedsaf.cli import chosen_groups
-from fedsaf.core.config import ConfigError, check, config_hash, lock_path, run_name
+from fedsaf.core.config import SHOWN, ConfigError, check, config_hash, lock_path, run_name
 from fedsaf.core.files import read_json, remove_leftovers
 from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
 from fedsaf.tracking.closing import run_table, wide_console
@@ -54,7 +54,8 @@ def _run(config: DictConfig) -> dict[str, str]:
     hydra = HydraConfig.get()
     choices = {k: v for k, v in hydra.runtime.choices.items() if isinstance(v, str) and "/" not in k}
     words = list(hydra.overrides.task)
-    plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    plain = {key: value for key, value in content.items() if key not in SHOWN}
     check(plain, chosen_groups(words, choices))
     if plain["seed"] is None:
         if not single_process():

@@ -32,6 +32,9 @@ INCIDENTAL = (
 )
 """Keys that change how a run is carried out, but not what it computes; they do not enter its identity."""
 
+SHOWN = ("table", "figure")
+"""What an experiment says about how its runs are shown; no part of a run."""
+
 MAX_LISTED = 60
 """How many choices a message lists."""
 

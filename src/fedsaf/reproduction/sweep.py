@@ -20,7 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fedsaf.core.config import ConfigError, check, config_hash, flatten, nearest, run_name
+from fedsaf.core.config import SHOWN, ConfigError, check, config_hash, flatten, nearest, run_name
 from fedsaf.core.files import read_json
 from fedsaf.reproduction.figures.definition import figure_definitions
 from fedsaf.reproduction.selection import TIERS, table_definitions
@@ -159,7 +159,8 @@ class Composer:
                 raise ConfigError(str(error)) from error
             found = {k: v for k, v in config.hydra.runtime.choices.items() if isinstance(v, str) and "/" not in k}
             OmegaConf.set_struct(config, False)
-            del config["hydra"]
+            for node in ("hydra", *SHOWN):
+                config.pop(node, None)
             OmegaConf.set_struct(config, True)
             self._composed[chosen] = (config, found)
         return self._composed[chosen]
