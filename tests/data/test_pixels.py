@@ -66,7 +66,7 @@ def decoded(monkeypatch):
 
 def test_mapped_and_in_memory_are_the_same_bits(source, cache):
     mapped, held = source().load(1), source(memory_limit_gib=4).load(1)
-    assert (mapped.file.parent, held.file) == (cache, None)
+    assert (mapped.mapped_file.parent, held.mapped_file) == (cache, None)
     assert torch.equal(mapped.inputs, held.inputs)
     assert (mapped.fingerprint, mapped.facts) == (held.fingerprint, held.facts)
     assert torch.equal(mapped.labels, held.labels)
@@ -75,8 +75,8 @@ def test_mapped_and_in_memory_are_the_same_bits(source, cache):
 
 def test_the_limit_is_the_size_of_the_decoded_images(source):
     size = 300 * 3 * 8 * 8 / 2**30
-    assert source(memory_limit_gib=size).load(1).file is None
-    assert source(memory_limit_gib=size * 0.999).load(1).file is not None
+    assert source(memory_limit_gib=size).load(1).mapped_file is None
+    assert source(memory_limit_gib=size * 0.999).load(1).mapped_file is not None
     for limit in (-1, float("nan"), "4"):
         with pytest.raises(ValueError, match="memory_limit_gib"):
             source(memory_limit_gib=limit).load(1)
@@ -89,12 +89,12 @@ def test_the_next_run_decodes_nothing(source, decoded, caplog):
         second = source().load(2)
     assert decoded == [300]
     assert second.fingerprint == first.fingerprint
-    assert f"are taken from {first.file}" in caplog.text
+    assert f"are taken from {first.mapped_file}" in caplog.text
 
 
 def test_whatever_changes_pixels_is_another_file(source, table, tmp_path, decoded):
     files = {
-        source(**options).load(seed).file
+        source(**options).load(seed).mapped_file
         for options, seed in [
             ({}, 1),
             ({"image_size": 8}, 1),
@@ -109,7 +109,7 @@ def test_whatever_changes_pixels_is_another_file(source, table, tmp_path, decode
     state = table.stat()
     os.utime(table, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
     before = decoded[0]
-    assert source().load(1).file not in files
+    assert source().load(1).mapped_file not in files
     assert decoded == [before + 300]
 
 
@@ -143,7 +143,7 @@ def _empty(file):
 def test_a_damaged_file_is_made_again(source, decoded, damage):
     first = source().load(1)
     kept = first.inputs.clone()
-    damage(first.file)
+    damage(first.mapped_file)
     again = source().load(1)
     assert decoded == [600]
     assert torch.equal(again.inputs, kept)
@@ -153,16 +153,16 @@ def test_a_damaged_file_is_made_again(source, decoded, damage):
 
 
 def test_a_copied_file_is_checked_by_its_sum_and_taken(source, decoded):
-    file = source().load(1).file
+    file = source().load(1).mapped_file
     os.utime(file)
-    assert source().load(1).file == file
+    assert source().load(1).mapped_file == file
     assert decoded == [300]
 
 
 def test_what_a_killed_run_left_does_not_matter(source, cache, decoded):
-    file = source().load(1).file
+    file = source().load(1).mapped_file
     file.rename(file.with_name(f".{file.name}.99.partial"))
-    assert source().load(1).file == file
+    assert source().load(1).mapped_file == file
     assert decoded == [600]
     assert sorted(f.suffix for f in cache.iterdir()) == [".json", ".lock", ".npy"]
 
@@ -206,7 +206,7 @@ def test_a_mapped_set_travels_as_a_path(source):
     assert len(message) < data.inputs.numel() / 4
     back = pickle.loads(message)
     assert torch.equal(back.inputs, data.inputs)
-    assert back.file == data.file
+    assert back.mapped_file == data.mapped_file
     held = source(memory_limit_gib=4).load(1)
     assert torch.equal(pickle.loads(pickle.dumps(held)).inputs, held.inputs)
 
@@ -249,9 +249,9 @@ def test_folders_and_drawn_images_are_mapped_too(tmp_path, common, make_png):
     drawn = {"num_samples": 30, "num_classes": 3, "channels": 3, "noise": 1.0, "image_size": 8, "group_names": None}
     for kind, options in ((ImageFolder, {"path": str(tmp_path / "photos"), "splits": None}), (Synthetic, drawn)):
         mapped = kind(**{**common, **options, "memory_limit_gib": 0}).load(1)
-        assert mapped.file is not None
+        assert mapped.mapped_file is not None
         assert mapped.fingerprint == kind(**{**common, **options}).load(1).fingerprint
-    assert Synthetic(**{**common, **drawn, "memory_limit_gib": 0}).load(2).file != mapped.file
+    assert Synthetic(**{**common, **drawn, "memory_limit_gib": 0}).load(2).mapped_file != mapped.mapped_file
 
 
 def test_rows_are_streamed_over_row_groups_and_only_kept_ones_are_read(tmp_path, make_png, table_options):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fedsaf.data.datasets import balanced_subset
+from fedsaf.data.raw import balanced_subset
 from fedsaf.data.sources.embedded import Digits, Synthetic
 from fedsaf.data.sources.folders import ImageFolder
 from fedsaf.data.sources.image_tables import Parquet
@@ -217,7 +217,9 @@ def test_parts_that_name_classes_differently_are_refused(tmp_path, table_options
     for part, names in (("train", ["a", "b"]), ("test", ["b", "a"])):
         columns = {"img": images(make_png, [1]), "label": [0]}
         write_parquet(tmp_path / f"{part}.parquet", columns, {"img": "image", "label": names})
-    with pytest.raises(ValueError, match="test.parquet defines column 'label' differently from train.parquet"):
+    with pytest.raises(
+        ValueError, match="test.parquet defines column .label. differently from train.parquet: with other class names"
+    ):
         Parquet(path=str(tmp_path), **table_options).load(1)
 
 

@@ -16,16 +16,16 @@ def raw(**changed):
 
 
 def test_it_repeats_and_another_seed_differs():
-    assert raw().texts == raw().texts
-    assert SyntheticText(**OPTIONS).read(2).texts != raw().texts
+    assert raw().items == raw().items
+    assert SyntheticText(**OPTIONS).read(2).items != raw().items
 
 
 def test_words_of_the_own_class_tell_the_label():
     found = raw()
-    for text, label in zip(found.texts, found.labels, strict=True):
+    for text, label in zip(found.items, found.labels, strict=True):
         classes = {word[1] for word in text.split() if word.startswith("c")}
         assert classes <= {str(label)}
-    share = np.mean([word.startswith("c") for text in found.texts for word in text.split()])
+    share = np.mean([word.startswith("c") for text in found.items for word in text.split()])
     assert abs(share - 0.3) < 0.03
     assert set(Counter(found.labels).values()) == {100}
 
@@ -33,7 +33,7 @@ def test_words_of_the_own_class_tell_the_label():
 def test_groups_have_words_of_their_own():
     found = raw(num_groups=2)
     assert found.group_names == ("group 0", "group 1")
-    for text, group in zip(found.texts, found.groups, strict=True):
+    for text, group in zip(found.items, found.groups, strict=True):
         assert {word[:2] for word in text.split() if word.startswith("g")} <= {f"g{group + 1}"}
 
 

@@ -291,7 +291,9 @@ def test_labels_out_of_range_are_named(tmp_path, write_parquet):
 def test_parts_that_define_a_column_differently_are_refused(tmp_path):
     write(tmp_path / "train.csv", "text,label\na,0\n")
     write(tmp_path / "test.csv", "text,label\na,zero\n")
-    with pytest.raises(ValueError, match=r"part 'test.csv' defines column 'label' differently"):
+    with pytest.raises(
+        ValueError, match=r"test.csv defines column 'label' differently from train.csv: as string, not int64"
+    ):
         table(tmp_path).load(1)
 
 

@@ -20,7 +20,7 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def mapped(words, tmp_path):
     job = make_job([*words, "dataset.memory_limit_gib=0"], tmp_path / "never written")
-    assert job.data.dataset.file is not None
+    assert job.data.dataset.mapped_file is not None
     return job
 
 
@@ -31,7 +31,7 @@ def test_a_mapped_run_writes_the_bytes_of_one_in_memory(straight, mapped, tmp_pa
 
 def _perform_and_note_maps(fabric, stop, job):
     perform(fabric, stop, job)
-    name = str(job.data.dataset.file)
+    name = str(job.data.dataset.mapped_file)
     held = [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(name)]
     (job.outputs.folder / f"maps{fabric.global_rank}").write_text("\n".join(held))
 

@@ -6,7 +6,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
@@ -17,12 +17,11 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torchvision.io import ImageReadMode, decode_image
 
-Shape = tuple[int, int, int]
-"""Of one decoded image: channels, side, side."""
-
 ImageItem = bytes | Path | np.ndarray
 """The bytes of an image file, its path, or a uint8 array (h, w) or (h, w, 3)."""
 
+Shape = tuple[int, int, int]
+"""Of one decoded image: channels, side, side."""
 
 _CHANNELS = {"L": 1, "RGB": 3}
 _GREY_MODES = ("1", "L", "LA", "La", "F")
@@ -30,9 +29,10 @@ _BLOCK = 128
 _REMEDY = "mend it or leave it out"
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-_PNG_KINDS = {1: (b"\x08\x00",), 3: (b"\x08\x02",)}
-_JPEG_KINDS = {1: (1,), 3: (1, 3)}
-_READ_MODES = {1: ImageReadMode.GRAY, 3: ImageReadMode.RGB}
+_FAST = {1: (ImageReadMode.GRAY, b"\x08\x00", (1,)), 3: (ImageReadMode.RGB, b"\x08\x02", (1, 3))}
+"""By channels: torchvision's mode, and the depth and colour of PNGs and the components of JPEGs that fit it."""
+
+_AREA, _ASPECT, _TRIES = (0.75, 1.0), (3 / 4, 4 / 3), 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ def decoded_blocks(rows: Iterable[Undecoded], shape: Shape, resize: bool) -> Ite
     rows = iter(rows)
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque = deque()
+        waiting: deque[Future[np.ndarray]] = deque()
         try:
             while block := list(islice(rows, _BLOCK)):
                 waiting.append(pool.submit(_decoded_block, block, shape, resize))
@@ -107,7 +107,7 @@ def decoded_blocks(rows: Iterable[Undecoded], shape: Shape, resize: bool) -> Ite
 def _decoded_block(block: list[Undecoded], shape: Shape, resize: bool) -> np.ndarray:
     out = np.empty((len(block), *shape), np.uint8)
     for pixels, row in zip(out, block, strict=True):
-        if row.crop_seed is None and _fill_fast(pixels, row.item):
+        if row.crop_seed is None and isinstance(row.item, bytes) and _fill_fast(pixels, row.item):
             continue
         image = _decode(row, "L" if shape[0] == 1 else "RGB")
         if row.crop_seed is not None:
@@ -120,37 +120,32 @@ def _decoded_block(block: list[Undecoded], shape: Shape, resize: bool) -> np.nda
     return out
 
 
-def _fill_fast(pixels: np.ndarray, item: ImageItem | None) -> bool:
+def _fill_fast(pixels: np.ndarray, item: bytes) -> bool:
     """Decode a JPEG or 8-bit PNG of the right size and colour, three times as fast as Pillow; False: not done."""
-    channels, side = pixels.shape[:2]
-    if not isinstance(item, bytes):
-        return False
+    mode, png_kind, jpeg_kinds = _FAST[pixels.shape[0]]
+    height, width, fits = b"", b"", False
     if item.startswith(_PNG):
-        size, kind, kinds = (item[20:24], item[16:20]), item[24:26], _PNG_KINDS
-    elif item.startswith(_JPEG):
-        size, kind, kinds = *_jpeg_frame(item), _JPEG_KINDS
-    else:
-        return False
-    if kind not in kinds[channels] or any(int.from_bytes(length) != side for length in size):
+        height, width, fits = item[20:24], item[16:20], item[24:26] == png_kind
+    elif item.startswith(_JPEG) and (at := _jpeg_frame(item)):
+        height, width, fits = item[at + 5 : at + 7], item[at + 7 : at + 9], item[at + 9] in jpeg_kinds
+    if not fits or any(int.from_bytes(length) != pixels.shape[1] for length in (height, width)):
         return False
     try:
         encoded = torch.frombuffer(bytearray(item), dtype=torch.uint8)
-        decoded = decode_image(encoded, _READ_MODES[channels], apply_exif_orientation=True)
+        pixels[:] = decode_image(encoded, mode, apply_exif_orientation=True).numpy()
     except RuntimeError:
         return False  # Pillow either reads it or names the fault
-    pixels[:] = decoded.numpy()
     return True
 
 
-def _jpeg_frame(item: bytes) -> tuple[tuple[bytes, bytes], int]:
-    """Return height, width (big-endian) and number of components that the frame header of a JPEG tells; 0 if none."""
+def _jpeg_frame(item: bytes) -> int:
+    """Return where the frame header of a JPEG starts, which tells height, width and components; 0 if nowhere."""
     at = 2
     while at + 10 <= len(item) and item[at] == 0xFF:
-        marker = item[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return (item[at + 5 : at + 7], item[at + 7 : at + 9]), item[at + 9]
+        if 0xC0 <= item[at + 1] <= 0xCF and item[at + 1] not in (0xC4, 0xC8, 0xCC):
+            return at
         at += 2 + int.from_bytes(item[at + 2 : at + 4])
-    return (b"", b""), 0
+    return 0
 
 
 def _open(row: Undecoded) -> Image.Image:
@@ -208,11 +203,6 @@ def _sizes_differ(image: Image.Image, place: str, side: int) -> str:
         f"image {place} is {image.width} x {image.height} pixels where {side} x {side} is needed: "
         "set dataset.image_size=<side in pixels>, and every image is resized to it"
     )
-
-
-_AREA = (0.75, 1.0)
-_ASPECT = (3 / 4, 4 / 3)
-_TRIES = 10
 
 
 def cropped(image: Image.Image, seed: int) -> Image.Image:

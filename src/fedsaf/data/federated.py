@@ -82,7 +82,7 @@ class FederatedData:
 
         Inputs that map a file stay as they are, since they may be larger than any memory.
         """
-        if self.dataset.file is not None:
+        if self.dataset.mapped_file is not None:
             return self
         layout = torch.channels_last if channels_last else torch.contiguous_format
         inputs = self.dataset.inputs.to(device).contiguous(memory_format=layout)

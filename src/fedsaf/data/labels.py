@@ -1,18 +1,14 @@
-"""Labels and groups of any kind to ids 0..C-1, once, with the mapping kept; and what is left of them in a subset."""
+"""Labels and groups of any kind to ids 0..C-1, once, with the mapping kept."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
-import torch
 
-from fedsaf.data.datasets import parts_of_subset
-
-log = logging.getLogger(__name__)
+Label = int | float | str | None
+"""A label or group as it stands in a source; None where it is missing."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class EncodedLabels:
     mapping: dict[str, int]
 
 
-def encode_labels(values: Sequence[Any], names: Sequence[str] | None, what: str) -> EncodedLabels:
+def encode_labels(values: Sequence[Label], names: Sequence[str] | None, what: str) -> EncodedLabels:
     """Map labels to contiguous ids.
 
     Labels that index ``names`` stay as they are, classes without a sample included. Without names, integers are
@@ -58,115 +54,39 @@ def encode_labels(values: Sequence[Any], names: Sequence[str] | None, what: str)
     strings = [isinstance(v, str) for v in values]
     if any(strings) and not all(strings):
         raise ValueError(f"{what}s mix text and numbers, such as {values[strings.index(True)]!r}")
-    if not any(strings):
-        values = [_whole(v, what) for v in values]
-    if names is not None:
-        return EncodedLabels(_ids_of_names(values, names, what), tuple(names), {})
-    distinct = sorted(set(values))
+    known = values if any(strings) else [_whole(v, what) for v in values]
+    distinct = sorted(set(known))
     index = {value: i for i, value in enumerate(distinct)}
-    ids = np.array([index[v] for v in values], np.int64)
     mapping = {} if distinct == list(range(len(distinct))) else {str(v): i for v, i in index.items()}
-    return EncodedLabels(ids, tuple(map(str, distinct)), mapping)
+    if names is not None:
+        index, mapping = {i: i for i in range(len(names))} | {name: i for i, name in enumerate(names)}, {}
+        strangers = [row for row, value in enumerate(known) if value not in index]
+        if strangers:
+            raise ValueError(
+                f"{what} {known[strangers[0]]!r} is not one of the {len(names)} classes {list(names)[:10]} (0 to "
+                f"{len(names) - 1} as numbers); out of range in row {strangers[0]}, the first of {len(strangers)} such"
+            )
+    ids = np.array([index[v] for v in known], np.int64)
+    return EncodedLabels(ids, tuple(map(str, distinct if names is None else names)), mapping)
 
 
-def encode_groups(values: Sequence[Any], names: Sequence[str] | None, what: str) -> EncodedLabels:
+def encode_groups(values: Sequence[Label], names: Sequence[str] | None, what: str) -> EncodedLabels:
     """Map groups to contiguous ids in the order of their names, those without a sample left out.
 
-    So domains come in alphabetical order however the source numbers them.
-
-    Args:
-        values: see `encode_labels`.
-        names: see `encode_labels`.
-        what: see `encode_labels`.
-
-    Raises:
-        ValueError: see `encode_labels`.
+    So domains come in alphabetical order however the source numbers them. See `encode_labels`.
 
     >>> encode_groups([0, 2, 2], ["sketch", "photo", "art"], "group").ids.tolist()
     [1, 0, 0]
     """
     encoded = encode_labels(values, names, what)
-    if names is None:
-        return encoded
-    return encode_labels([names[i] for i in encoded.ids], None, what)
+    return encoded if names is None else encode_labels([names[i] for i in encoded.ids], None, what)
 
 
-def _whole(value: Any, what: str) -> int:
+def _whole(value: Label, what: str) -> int:
     try:
-        whole = int(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} {value!r} is neither a whole number nor text") from error
-    if whole != value:
+        whole = int(value)  # type: ignore[arg-type]  # what a table holds may be anything
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value:
         raise ValueError(f"{what} {value!r} is neither a whole number nor text")
     return whole
-
-
-def _ids_of_names(values: Sequence[int | str], names: Sequence[str], what: str) -> np.ndarray:
-    index: dict[int | str, int] = {i: i for i in range(len(names))} | {name: i for i, name in enumerate(names)}
-    strangers = [row for row, value in enumerate(values) if value not in index]
-    if strangers:
-        raise ValueError(
-            f"{what} {values[strangers[0]]!r} is not one of the {len(names)} classes {list(names)[:10]} (0 to "
-            f"{len(names) - 1} as numbers); out of range in row {strangers[0]}, the first of {len(strangers)} such"
-        )
-    return np.array([index[v] for v in values], np.int64)
-
-
-class Annotated(Protocol):
-    """What every source finds beside the content of its samples; see `RawImages` and `RawTexts`."""
-
-    name: str
-    labels: Sequence[Any]
-    parts: dict[str, int]
-    class_names: tuple[str, ...] | None
-    groups: Sequence[Any] | None
-    group_names: tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class Annotations:
-    """Everything but the content of n samples.
-
-    Attributes:
-        name: of the data set.
-        labels: class ids and their names.
-        groups: group ids and their names, or None.
-        parts: official part to number of samples, in order.
-    """
-
-    name: str
-    labels: EncodedLabels
-    groups: EncodedLabels | None
-    parts: dict[str, int]
-
-    @classmethod
-    def of(cls, raw: Annotated) -> Annotations:
-        """Map labels and groups to ids; a mapping that changes labels is announced.
-
-        Raises:
-            ValueError: a label or group is missing or unusable.
-        """
-        labels = encode_labels(raw.labels, raw.class_names, f"dataset {raw.name}: label")
-        groups = None
-        if raw.groups is not None:
-            groups = encode_groups(raw.groups, raw.group_names, f"dataset {raw.name}: group")
-        if labels.mapping:
-            log.info("dataset %s: labels mapped %s", raw.name, labels.mapping)
-        return cls(raw.name, labels, groups, raw.parts)
-
-    def ids(self, keep: np.ndarray) -> list[np.ndarray]:
-        """Return the class ids, and the group ids if there are any, at these positions."""
-        return [encoded.ids[keep] for encoded in (self.labels, self.groups) if encoded is not None]
-
-    def fields(self, keep: np.ndarray) -> dict[str, Any]:
-        """Return the fields of `Samples` that follow for the samples at these ascending positions."""
-        groups = self.groups
-        return {
-            "name": self.name,
-            "labels": torch.from_numpy(self.labels.ids[keep]),
-            "class_names": self.labels.names,
-            "groups": None if groups is None else torch.from_numpy(groups.ids[keep]),
-            "group_names": () if groups is None else groups.names,
-            "label_mapping": self.labels.mapping,
-            "parts": parts_of_subset(self.parts, keep),
-        }

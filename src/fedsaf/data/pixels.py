@@ -19,13 +19,9 @@ from filelock import FileLock
 from torch import Tensor
 
 from fedsaf.core.files import remove_leftovers, replacing, write_atomically
-from fedsaf.data.cache import cache_folder
-from fedsaf.data.datasets import mapped_tensor
+from fedsaf.data.files import cache_folder, mapped_tensor
 
 log = logging.getLogger(__name__)
-
-Blocks = Callable[[], Iterator[np.ndarray]]
-"""Decodes all images in order, anew with each call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,38 +39,43 @@ class Pixels:
     file: Path | None
 
 
-def pixels_in_memory(blocks: Blocks, shape: tuple[int, ...]) -> Pixels:
-    """Decode into one tensor of this shape."""
+def pixels_in_memory(blocks: Iterator[np.ndarray], shape: tuple[int, ...]) -> Pixels:
+    """Gather decoded blocks in one tensor of this shape."""
     out, digest, start = np.empty(shape, np.uint8), hashlib.sha256(), 0
-    for block in blocks():
+    for block in blocks:
         out[start : start + len(block)] = block
         digest.update(block)
         start += len(block)
     return Pixels(torch.from_numpy(out), digest.hexdigest(), None)
 
 
-def pixels_in_file(blocks: Blocks, shape: tuple[int, ...], key: Mapping[str, str]) -> Pixels:
+def pixels_in_file(
+    blocks: Callable[[], Iterator[np.ndarray]], shape: tuple[int, ...], key: Mapping[str, str]
+) -> Pixels:
     """Map the file of an earlier run, or decode into a new one first.
 
-    The file is written under another name and renamed when it is complete, by one process at a time; the others wait
-    for it. Beside it stand its key and checksum. A file that is not as it was left is made again: its size is compared
-    always, its checksum if the time of its last change differs.
+    The file is there whole or not at all, and written by one process at a time; the others wait for it. Beside it stand
+    its key and checksum. A file that is not as it was left is made again: its size is compared always, its checksum if
+    the time of its last change differs.
 
     Args:
-        blocks: see ``Blocks``.
+        blocks: decodes all images in order, anew with each call.
         shape: of the tensor.
         key: everything that the pixels depend on.
 
     Raises:
         ValueError: the file does not fit on the disk.
     """
-    text = json.dumps({**key, "shape": list(shape)}, sort_keys=True)
-    file = cache_folder("pixels") / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npy"
+    key = {**key, "shape": list(shape)}
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    file = cache_folder("pixels") / f"{name}.npy"
     with FileLock(file.with_suffix(".lock")):
         digest = _digest_of_intact(file, shape)
         if digest is None:
             digest = _write(blocks(), shape, file)
-            _describe(file, digest, text)
+            state = file.stat()
+            note = {"sha256": digest, "bytes": state.st_size, "changed": state.st_mtime_ns, "key": key}
+            write_atomically(file.with_suffix(".json"), json.dumps(note, indent=1, sort_keys=True) + "\n")
         else:
             log.info("decoded images are taken from %s", file)
     return Pixels(mapped_tensor(file), digest, file)
@@ -99,17 +100,11 @@ def _write(blocks: Iterator[np.ndarray], shape: tuple[int, ...], file: Path) -> 
     return digest.hexdigest()
 
 
-def _describe(file: Path, digest: str, key: str) -> None:
-    state = file.stat()
-    content = {"sha256": digest, "bytes": state.st_size, "changed": state.st_mtime_ns, "key": json.loads(key)}
-    write_atomically(file.with_suffix(".json"), json.dumps(content, indent=1) + "\n")
-
-
 def _digest_of_intact(file: Path, shape: tuple[int, ...]) -> str | None:
     """Return the checksum of the pixels in a file that is as it was written; None if it is not, or is not there."""
     try:
-        content = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-        digest, size, changed = content["sha256"], content["bytes"], content["changed"]
+        note = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+        digest, size, changed = note["sha256"], note["bytes"], note["changed"]
         state, pixels = file.stat(), np.load(file, mmap_mode="r")
     except FileNotFoundError:
         return None

@@ -20,7 +20,7 @@ from tokenizers import __version__ as tokenizers_version
 
 from fedsaf.core.files import write_atomically
 from fedsaf.core.types import CountFacts, InputFacts, TokenFacts
-from fedsaf.data.cache import cache_folder
+from fedsaf.data.files import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +42,7 @@ class Form(ABC):
     specials: ClassVar[tuple[str, ...]]
 
     def check(self, size: int | None) -> None:
-        """Refuse what leaves no room for a word.
-
-        Args:
-            size: V at most, special words included; None for all words.
-
-        Raises:
-            ValueError: a length or a size that is too small.
-        """
+        """Raise a ValueError for a length, or a size V (None: all words), that leaves no room for a word."""
         special = len(self.specials)
         if size is not None and size <= special:
             raise ValueError(
@@ -59,7 +52,7 @@ class Form(ABC):
 
     @abstractmethod
     def encode(self, texts: Sequence[str], words: Sequence[str]) -> np.ndarray:
-        """Return one row per text."""
+        """Return one row per text, in the smallest type that holds them: uint8, int16 or int32."""
 
     @abstractmethod
     def facts(self, words: Sequence[str]) -> InputFacts:
@@ -68,19 +61,19 @@ class Form(ABC):
 
 @dataclass(frozen=True)
 class Tokens(Form):
-    """Ids of the words in order, behind the start symbol, cut or padded to L: padding 0, unknown 1, start 2."""
+    """Ids of the words in order, behind the start symbol, cut or padded to L: padding 0, unknown 1, start 2; (n, L)."""
 
     specials = (PAD, UNKNOWN, START)
 
     def check(self, size: int | None) -> None:
-        """Refuse what leaves no room for a word."""
+        """Refuse what leaves no room for a start symbol and a word."""
         super().check(size)
         if self.max_length is None or self.max_length < 2:
             came = "null" if self.max_length is None else self.max_length
             raise ValueError(f"dataset.max_length={came} must be at least 2: a start symbol and one word, such as 200")
 
     def encode(self, texts: Sequence[str], words: Sequence[str]) -> np.ndarray:
-        """Return (n, L) ids in the smallest type that holds them: uint8, int16 or int32."""
+        """Return (n, L) ids."""
         tokenizer = _tokenizer(words)
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{START} $A", special_tokens=[(START, words.index(START))]
@@ -99,7 +92,7 @@ class Tokens(Form):
 
 @dataclass(frozen=True)
 class Counts(Form):
-    """How often each known word occurs in a text; other words are not counted."""
+    """How often each known word occurs in a text; other words are not counted; (n, V)."""
 
     specials = ()
 
@@ -110,16 +103,13 @@ class Counts(Form):
             raise ValueError(f"dataset.max_length={self.max_length} must be at least 1, or null to count whole texts")
 
     def encode(self, texts: Sequence[str], words: Sequence[str]) -> np.ndarray:
-        """Return (n, V) counts in the smallest type that holds them: uint8, int16 or int32."""
+        """Return (n, V) counts."""
         tokenizer = _tokenizer([*words, UNKNOWN])
         if self.max_length is not None:
             tokenizer.enable_truncation(self.max_length)
         chunks = []
         for _, chunk in _encodings(tokenizer, texts):
-            lengths = [len(encoding.ids) for encoding in chunk]
-            ids = np.fromiter((i for encoding in chunk for i in encoding.ids), np.int64, sum(lengths))
-            ids += np.repeat(np.arange(len(chunk)) * (len(words) + 1), lengths)
-            counts = np.bincount(ids, minlength=len(chunk) * (len(words) + 1)).reshape(len(chunk), -1)[:, :-1]
+            counts = np.stack([np.bincount(encoding.ids, minlength=len(words) + 1)[:-1] for encoding in chunk])
             chunks.append(counts.astype(_smallest_type(int(counts.max()))))
         return np.concatenate(chunks)
 

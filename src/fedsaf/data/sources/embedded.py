@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from fedsaf.core.seeding import numpy_generator
-from fedsaf.data.images import ImageSource, ListedItems, RawImages
-from fedsaf.data.texts import RawTexts, TextSource
+from fedsaf.data.images import ImageItems, ImageSource, ListedItems
+from fedsaf.data.raw import RawSamples
+from fedsaf.data.texts import TextSource
 
 _OWN_WORDS, _COMMON_WORDS, _LENGTHS = 8, 40, (6, 24)
 
@@ -24,16 +25,19 @@ class Digits(ImageSource):
 
     NUM_TEST: ClassVar[int] = 360
 
-    def read(self, seed: int) -> RawImages:
+    def read(self, seed: int) -> RawSamples[ImageItems]:
         """Scale the 17 grey levels to 0..255."""
         from sklearn.datasets import load_digits
 
         digits = load_digits()
         items = list(np.rint(digits.images * (255 / 16)).astype(np.uint8))
-        places = [f"digit {i}" for i in range(len(items))]
-        names = tuple(map(str, digits.target_names))
-        parts = {"train": len(items) - self.NUM_TEST, "test": self.NUM_TEST}
-        return RawImages("digits", ListedItems(items, places), digits.target.tolist(), parts, names)
+        return RawSamples(
+            name="digits",
+            items=ListedItems(items, [f"digit {i}" for i in range(len(items))]),
+            labels=digits.target.tolist(),
+            parts={"train": len(items) - self.NUM_TEST, "test": self.NUM_TEST},
+            class_names=tuple(map(str, digits.target_names)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +58,13 @@ class Synthetic(ImageSource):
     noise: float
     group_names: Sequence[str] | None
 
-    def read(self, seed: int) -> RawImages:
+    def read(self, seed: int) -> RawSamples[ImageItems]:
         """Draw patterns and noise from ``seed`` alone."""
         if self.channels not in (1, 3):
             raise ValueError(f"dataset.channels={self.channels} must be 1 (grey) or 3 (RGB)")
         if self.image_size is None:
             raise ValueError("dataset.image_size=null: synthetic images have no native size")
-        if not 1 <= self.num_classes <= self.num_samples:
-            raise ValueError(f"dataset.num_classes={self.num_classes} must be in 1..num_samples={self.num_samples}")
+        _check_classes(self.num_classes, self.num_samples)
         names = None if self.group_names is None else tuple(self.group_names)
         if names is not None and not 1 <= len(set(names)) == len(names) <= self.num_samples:
             raise ValueError(f"dataset.group_names={list(names)} must be null or 1..{self.num_samples} different names")
@@ -69,22 +72,21 @@ class Synthetic(ImageSource):
         labels = rng.permutation(np.arange(self.num_samples) % self.num_classes)
         cells = np.arange(self.image_size) * 4 // self.image_size
         patterns = rng.uniform(64, 192, (self.num_classes, 4, 4, self.channels))[:, cells][:, :, cells]
-        items = [
+        images = [
             np.clip(patterns[y] + rng.normal(0, self.noise, patterns.shape[1:]), 0, 255).astype(np.uint8)
             for y in labels
         ]
         groups = None if names is None else rng.permutation(np.arange(self.num_samples) % len(names))
-        if groups is not None:
+        if names is not None:
             tints = rng.uniform(-64, 64, (len(names), self.channels))
-            items = [np.clip(i + tints[g], 0, 255).astype(np.uint8) for i, g in zip(items, groups, strict=True)]
+            images = [np.clip(i + tints[g], 0, 255).astype(np.uint8) for i, g in zip(images, groups, strict=True)]
         if self.channels == 1:
-            items = [item[..., 0] for item in items]
-        places = [f"synthetic image {i}" for i in range(len(items))]
-        return RawImages(
+            images = [image[..., 0] for image in images]
+        return RawSamples(
             name="synthetic",
-            items=ListedItems(items, places),
+            items=ListedItems(images, [f"synthetic image {i}" for i in range(len(images))]),
             labels=labels.tolist(),
-            parts={"all": len(items)},
+            parts={"all": len(images)},
             class_names=tuple(map(str, range(self.num_classes))),
             groups=None if groups is None else groups.tolist(),
             group_names=names,
@@ -107,25 +109,25 @@ class SyntheticText(TextSource):
     share: float
     num_groups: int | None
 
-    def read(self, seed: int) -> RawTexts:
-        """Draw the texts from ``seed`` alone.
-
-        Raises:
-            ValueError: a number out of range.
-        """
-        self._check()
+    def read(self, seed: int) -> RawSamples[Sequence[str]]:
+        """Draw the texts from ``seed`` alone."""
+        _check_classes(self.num_classes, self.num_samples)
+        if self.num_groups is not None and not 1 <= self.num_groups <= self.num_samples:
+            raise ValueError(f"dataset.num_groups={self.num_groups} must be null or in 1..{self.num_samples}")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"dataset.share={self.share} must lie in (0, 1]")
         rng = numpy_generator(seed, "synthetic_text")
         labels = rng.permutation(np.arange(self.num_samples) % self.num_classes)
         groups = None if self.num_groups is None else rng.permutation(np.arange(self.num_samples) % self.num_groups)
         texts = [self._text(rng, y, 0 if groups is None else groups[i] + 1) for i, y in enumerate(labels)]
-        return RawTexts(
+        return RawSamples(
             name="synthetic text",
-            texts=texts,
+            items=texts,
             labels=labels.tolist(),
             parts={"all": self.num_samples},
             class_names=tuple(map(str, range(self.num_classes))),
             groups=None if groups is None else groups.tolist(),
-            group_names=None if groups is None else tuple(f"group {g}" for g in range(self.num_groups)),
+            group_names=None if self.num_groups is None else tuple(f"group {g}" for g in range(self.num_groups)),
         )
 
     def _text(self, rng: np.random.Generator, label: int, group: int) -> str:
@@ -140,10 +142,7 @@ class SyntheticText(TextSource):
             for is_own, word, number in zip(own, words, numbers, strict=True)
         )
 
-    def _check(self) -> None:
-        if not 1 <= self.num_classes <= self.num_samples:
-            raise ValueError(f"dataset.num_classes={self.num_classes} must be in 1..num_samples={self.num_samples}")
-        if self.num_groups is not None and not 1 <= self.num_groups <= self.num_samples:
-            raise ValueError(f"dataset.num_groups={self.num_groups} must be null or in 1..{self.num_samples}")
-        if not 0 < self.share <= 1:
-            raise ValueError(f"dataset.share={self.share} must lie in (0, 1]")
+
+def _check_classes(num_classes: int, num_samples: int) -> None:
+    if not 1 <= num_classes <= num_samples:
+        raise ValueError(f"dataset.num_classes={num_classes} must be in 1..num_samples={num_samples}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
-from fedsaf.data.images import ImageSource, ListedItems, RawImages
-from fedsaf.data.sources.tables import part_of, pooled_order
-from fedsaf.data.sources.text_files import utf8
-from fedsaf.data.texts import RawTexts, TextSource
+from fedsaf.data.images import ImageItems, ImageSource, ListedItems
+from fedsaf.data.raw import Items, RawSamples
+from fedsaf.data.sources.table_files import part_of, pooled_order, utf8
+from fedsaf.data.texts import TextSource
 
 log = logging.getLogger(__name__)
 
@@ -30,19 +30,11 @@ class ImageFolder(ImageSource):
     path: str | None
     splits: Sequence[str] | None
 
-    def read(self, seed: int) -> RawImages:
-        """List image files; files of other kinds and hidden ones are skipped with a count.
-
-        Raises:
-            ValueError: no such folder, no image in it, an image outside a class folder, or an unknown part.
-        """
-        root, found = class_files(self.path, _readable_suffixes(), self.splits, "image")
-        parts = Counter(part for part, _, _ in found)
-        return RawImages(
-            name=root.resolve().name,
-            items=ListedItems([file for _, _, file in found], [str(file) for _, _, file in found]),
-            labels=[label for _, label, _ in found],
-            parts=dict(parts),
+    def read(self, seed: int) -> RawSamples[ImageItems]:
+        """List the files that Pillow can open; they are read when they are decoded."""
+        readable = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+        return _by_class(
+            self.path, self.splits, readable, self.kind, lambda files: ListedItems(files, list(map(str, files)))
         )
 
 
@@ -58,37 +50,28 @@ class TextFolder(TextSource):
     path: str | None
     splits: Sequence[str] | None
 
-    def read(self, seed: int) -> RawTexts:
-        """Read the .txt files, one text each; files of other kinds and hidden ones are skipped with a count.
-
-        Raises:
-            ValueError: no such folder, no text in it, a text outside a class folder, an unknown part, or a file that
-                is not UTF-8.
-        """
-        root, found = class_files(self.path, {".txt"}, self.splits, "text")
-        return RawTexts(
-            name=root.resolve().name,
-            texts=[utf8(file) for _, _, file in found],
-            labels=[label for _, label, _ in found],
-            parts=dict(Counter(part for part, _, _ in found)),
-        )
+    def read(self, seed: int) -> RawSamples[Sequence[str]]:
+        """Read the .txt files, one text each, in UTF-8."""
+        return _by_class(self.path, self.splits, {".txt"}, self.kind, lambda files: list(map(utf8, files)))
 
 
-def class_files(
-    path: str | None, suffixes: Collection[str], splits: Sequence[str] | None, kind: str
-) -> tuple[Path, list[tuple[str, str, Path]]]:
-    """List the files of ``path/<class>/...`` or ``path/<part>/<class>/...``, part being train, val or test.
+def _by_class(
+    path: str | None,
+    splits: Sequence[str] | None,
+    suffixes: Collection[str],
+    kind: str,
+    items: Callable[[list[Path]], Items],
+) -> RawSamples[Items]:
+    """Pool the files of ``path/<class>/...`` or ``path/<part>/<class>/...`` by part, then path.
 
     Files of other kinds are skipped with a count, hidden ones in silence.
 
     Args:
-        path: the folder.
-        suffixes: endings of the wanted files, in lower case, with the dot.
+        path: the folder, after which the set is called.
         splits: official parts to pool, in this order; None takes all.
+        suffixes: endings of the wanted files, in lower case, with the dot.
         kind: what the files are called in messages, such as image.
-
-    Returns:
-        The folder, and (part, class, file) in pooled order: part, then path.
+        items: wanted files, in order -> what they are to the source.
 
     Raises:
         ValueError: no such folder, no such file in it, a file outside a class folder, or an unknown part.
@@ -114,13 +97,17 @@ def class_files(
         if len(folders) <= in_parts:
             raise ValueError(f"labels missing: {kind} {file} lies in no class folder")
         part = part_of(folders[0]) if in_parts else "all"
-        rows.append((part, folders[in_parts], file))
-    return root, [row for _, row in pooled_order([(row[0], row) for row in rows], splits, str(root))]
+        rows.append((part, (folders[in_parts], file)))
+    rows = pooled_order(rows, splits, str(root))
+    pooled = [file for _, (_, file) in rows]
+    return RawSamples(
+        name=root.resolve().name,
+        items=items(pooled),
+        labels=[label for _, (label, _) in rows],
+        parts=dict(Counter(part for part, _ in rows)),
+        files=pooled,
+    )
 
 
 def _hidden(relative: Path) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in relative.parts)
-
-
-def _readable_suffixes() -> set[str]:
-    return {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}

@@ -6,26 +6,28 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from fedsaf.data.sources.tables import TablePart, file_identity, part_of, picked, pooled_order
+from fedsaf.data.sources.table_files import BATCH_ROWS, TablePart, part_of, picked, pooled_order
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 2.0
-_BATCH_ROWS = 256
-
-LocalParts = Callable[[Path, "Sequence[str] | None"], list[TablePart]]
-"""Lists the parts of a local file or folder, in pooled order."""
 
 
 def named_parts(
-    name: str, hub_id: str | None, path: str | None, splits: Sequence[str] | None, local_parts: LocalParts
+    name: str,
+    hub_id: str | None,
+    path: str | None,
+    splits: Sequence[str] | None,
+    local_parts: Callable[[Path, Sequence[str] | None], list[TablePart]],
 ) -> list[TablePart]:
     """List the parts of a set by name: ``path``, else ``$DATA_ROOT/<name>``, else the hub's cache, else the hub.
 
@@ -34,7 +36,7 @@ def named_parts(
         hub_id: ``owner/name`` on the hub; None where no copy is known that loads by its name.
         path: local file or folder, taken before anything else.
         splits: official parts to pool, in this order; None takes all.
-        local_parts: lists the parts of a local file or folder.
+        local_parts: lists the parts of a local file or folder, in pooled order.
 
     Raises:
         ValueError: no place has it; names the ways to provide it, within seconds.
@@ -42,9 +44,15 @@ def named_parts(
     local = local_place(name, path)
     if local is not None:
         return local_parts(local, splits)
-    loaded = _from_hub(name, hub_id)
-    named = pooled_order([(part_of(split) or split, split) for split in loaded], splits, str(hub_id))
-    return [_part(part, split, loaded[split], hub_id) for part, split in named]
+    if hub_id is None:
+        raise ValueError(
+            f"dataset {name} is not on this machine, and no copy on the hub is known that loads by its name. "
+            f"Provide it in one of three ways: put its parquet files into $DATA_ROOT/{name}/; "
+            "set dataset.path=<file or folder>; or name a copy of yours, dataset.hub_id=<owner/name>"
+        )
+    loaded = _from_cache(hub_id) or _from_hub(name, hub_id)
+    found = [(part_of(split) or split, split) for split in loaded]
+    return [_hub_part(part, split, loaded[split], hub_id) for part, split in pooled_order(found, splits, hub_id)]
 
 
 def local_place(name: str, path: str | None) -> Path | None:
@@ -56,20 +64,39 @@ def local_place(name: str, path: str | None) -> Path | None:
     return folder if folder and any(folder.glob("*.parquet")) else None
 
 
-def _from_hub(name: str, hub_id: str | None) -> Any:
-    import datasets  # costs a second; runs on embedded or local data do without
+def _hub_part(part: str, split: str, dataset: Dataset, hub_id: str) -> TablePart:
+    """Return a split of the hub's cache, whose files are mapped into memory."""
 
-    if hub_id is None:
-        raise ValueError(
-            f"dataset {name} is not on this machine, and no copy on the hub is known that loads by its name. "
-            f"Provide it in one of three ways: put its parquet files into $DATA_ROOT/{name}/; "
-            "set dataset.path=<file or folder>; or name a copy of yours, dataset.hub_id=<owner/name>"
-        )
+    def read(columns: list[str]) -> pa.Table:
+        return dataset.select_columns(columns).with_format("arrow")[:]
+
+    def stream(column: str, rows: np.ndarray) -> Iterator[Any]:
+        return picked(dataset.select_columns([column]).with_format("arrow").iter(BATCH_ROWS), rows)
+
+    files = [Path(file["filename"]) for file in dataset.cache_files]
+    return TablePart(part, f"{hub_id} {split}", files, dataset.features, read, stream)
+
+
+def _from_cache(hub_id: str) -> DatasetDict | None:
+    """Return the prepared data set of the cache, or None; the hub is not asked.
+
+    ``load_dataset`` asks the hub first and retries for about 25 seconds without a network.
+    """
+    import datasets  # costs a second; runs on embedded or local data do without
+    from datasets.packaged_modules.cache.cache import Cache
+
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
-    loaded = _from_cache(hub_id)
-    if loaded is not None:
-        return loaded
+    try:
+        return Cache(repo_id=hub_id, dataset_name=hub_id.split("/")[-1], version="auto", hash="auto").as_dataset()
+    except (ValueError, OSError) as error:
+        log.debug("no cache of %s: %s", hub_id, error)
+        return None
+
+
+def _from_hub(name: str, hub_id: str) -> DatasetDict:
+    import datasets
+
     reason = _hub_refusal(hub_id)
     if reason is None:
         log.info("dataset %s: %s is loaded from the hub into its cache", name, hub_id)
@@ -83,36 +110,6 @@ def _from_hub(name: str, hub_id: str | None) -> Any:
         "set dataset.path=<file or folder of parquet files>; "
         "or load it once on a machine with a network and copy its cache folder ($HF_HOME) here"
     )
-
-
-def _part(part: str, split: str, dataset: Any, hub_id: str) -> TablePart:
-    identity = "\n".join([hub_id, split, *(file_identity(Path(file["filename"])) for file in dataset.cache_files)])
-    read, stream = partial(_read, dataset), partial(_stream, dataset)
-    return TablePart(part, f"{hub_id} {split}", None, dataset.features, read, stream, identity)
-
-
-def _read(dataset: Any, columns: list[str]) -> pa.Table:
-    return dataset.select_columns(columns).with_format("arrow")[:]
-
-
-def _stream(dataset: Any, column: str, rows: np.ndarray) -> Iterator[Any]:
-    """Yield values out of the cache's memory-mapped files."""
-    return picked(dataset.select_columns([column]).with_format("arrow").iter(_BATCH_ROWS), rows)
-
-
-def _from_cache(hub_id: str) -> Any | None:
-    """Return the prepared data set of the cache, or None; the hub is not asked.
-
-    ``load_dataset`` asks the hub first and retries for about 25 seconds without a network.
-    """
-    from datasets.packaged_modules.cache.cache import Cache
-
-    try:
-        builder = Cache(repo_id=hub_id, dataset_name=hub_id.split("/")[-1], version="auto", hash="auto")
-        return builder.as_dataset()
-    except (ValueError, OSError) as error:
-        log.debug("no cache of %s: %s", hub_id, error)
-        return None
 
 
 def _hub_refusal(hub_id: str) -> str | None:

@@ -19,8 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from fedsaf.core.types import TokenFacts
 from fedsaf.data.datasets import LabelledDataset, OrderedSplit, Source
 from fedsaf.data.sources.named import named_parts
-from fedsaf.data.sources.tables import TablePart
-from fedsaf.data.sources.text_files import text_parts
+from fedsaf.data.sources.table_files import TablePart, text_parts
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +35,13 @@ STRANGER = 255
 _IDS = np.full(256, STRANGER, np.uint8)
 _IDS[[ord(character) for character in ALPHABET]] = np.arange(len(ALPHABET))
 
-
 ROLE, TEXT, WINDOW, NEXT = "character_id", "text", "x", "y"
 """Columns: of speeches the first two, of ready windows the first and the last two."""
 
 SHORT, STRANGE = "roles without a window", "windows with a character outside the alphabet"
 """Reasons to leave something out."""
 
+_BATCH_ROWS = 65_536
 _SHOWN = {"\n": "\\n", " ": "space"}
 
 
@@ -86,11 +85,7 @@ class Shakespeare(Source):
     min_lines: int
 
     def load(self, seed: int, subset: int = 0) -> LabelledDataset:
-        """Read speeches and cut them, or read ready windows.
-
-        Args:
-            seed: not used; nothing is drawn.
-            subset: 0, since all windows are taken.
+        """Read speeches and cut them, or read ready windows. Nothing is drawn, and all windows are taken.
 
         Raises:
             ValueError: no place has it, a column is missing, no role has a window, ready windows are not in the
@@ -118,7 +113,7 @@ class Shakespeare(Source):
             "dataset %s: %d windows of %d roles; left out: %s",
             *(self.name, len(windows.targets), len(windows.names), windows.left_out),
         )
-        return self._dataset(windows)
+        return self._dataset(windows, [file for part in parts for file in part.files])
 
     def _cut_speeches(self, table: pa.Table) -> Windows:
         """Join the speeches of each role and cut them."""
@@ -127,21 +122,18 @@ class Shakespeare(Source):
             spoken.setdefault(role, []).append(text.replace("\r\n", "\n"))
         joined = {role: "\n".join(speeches) for role, speeches in sorted(spoken.items())}
         long = {role: text for role, text in joined.items() if text.count("\n") + 1 >= self.min_lines}
-        inputs, targets, counts, strange = cut_windows([character_ids(_plain(text)) for text in long.values()])
+        # Deviation: runs of two spaces become one, too, as LEAF's published expression does, not only longer ones
+        plain = [re.sub(" {2,}", " ", text.replace("\n", " ")) for text in long.values()]
+        inputs, targets, counts, strange = cut_windows(list(map(character_ids, plain)))
         names = tuple(role for role, count in zip(long, counts, strict=True) if count)
-        return Windows(
-            inputs,
-            targets,
-            np.repeat(np.arange(len(names)), counts[counts > 0]),
-            names,
-            {
-                f"roles with fewer than {self.min_lines} lines": len(joined) - len(long),
-                SHORT: len(long) - len(names),
-                STRANGE: strange,
-            },
-        )
+        left_out = {
+            f"roles with fewer than {self.min_lines} lines": len(joined) - len(long),
+            SHORT: len(long) - len(names),
+            STRANGE: strange,
+        }
+        return Windows(inputs, targets, np.repeat(np.arange(len(names)), counts[counts > 0]), names, left_out)
 
-    def _dataset(self, windows: Windows) -> LabelledDataset:
+    def _dataset(self, windows: Windows, files: Sequence[Path]) -> LabelledDataset:
         digest = hashlib.sha256()
         for array in (windows.inputs, windows.targets, windows.roles.astype("<i8")):
             digest.update(array)
@@ -154,6 +146,7 @@ class Shakespeare(Source):
             group_names=windows.names,
             label_mapping={},
             parts={"all": len(windows.targets)},
+            files=files,
             fingerprint=digest.hexdigest(),
             own_split=OrderedSplit(train_fraction=0.9, gap=LENGTH - 1),
             facts=TokenFacts(LENGTH, len(ALPHABET)),
@@ -167,19 +160,12 @@ def _local_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
     return text_parts(speeches if speeches.is_file() else path, splits)
 
 
-def _plain(text: str) -> str:
-    """Turn line breaks into spaces and runs of spaces into one.
-
-    Deviation: runs of two spaces, too, as LEAF's published expression does, not of three and more alone.
-    """
-    return re.sub(" {2,}", " ", text.replace("\n", " "))
-
-
 def _ready_windows(table: pa.Table) -> Windows:
     """Sort windows by role, in the order in which they stand within each.
 
     Raises:
-        ValueError: a window or next character of another length, or windows that do not follow each other.
+        ValueError: a window or next character of another length, or most windows do not end in the next character
+            of the window before.
     """
     for column, length in ((WINDOW, LENGTH), (NEXT, 1)):
         lengths = pc.utf8_length(table.column(column)).to_numpy()
@@ -195,36 +181,23 @@ def _ready_windows(table: pa.Table) -> Windows:
     order = np.argsort(roles, kind="stable")
     order = order[keep[order]]
     inputs, targets, roles = inputs[order], targets[order], roles[order]
-    _check_order(inputs, targets, roles)
+    same = roles[1:] == roles[:-1]
+    follows = (inputs[1:, -1] == targets[:-1])[same]
+    if len(follows) and follows.mean() < 0.5:
+        raise ValueError(
+            "the windows of a role must stand in the order of the text, one at every position: otherwise training and "
+            f"test samples would overlap; only {follows.mean():.0%} follow the window before"
+        )
     kept, roles = np.unique(roles, return_inverse=True)
     left_out = {SHORT: len(names) - len(kept), STRANGE: int((~keep).sum())}
     return Windows(inputs, targets, roles, tuple(np.sort(names)[kept].tolist()), left_out)
 
 
-def _check_order(inputs: np.ndarray, targets: np.ndarray, roles: np.ndarray) -> None:
-    """Raise unless most windows end in the next character of the window before, as they do in a text's order."""
-    same = roles[1:] == roles[:-1]
-    follows = inputs[1:, -1] == targets[:-1]
-    if same.any() and follows[same].mean() < 0.5:
-        raise ValueError(
-            "the windows of a role must stand in the order of the text, one at every position: otherwise training and "
-            f"test samples would overlap; only {follows[same].mean():.0%} follow the window before"
-        )
-
-
 def _ids(column: pa.ChunkedArray, width: int) -> np.ndarray:
-    """Return (n, width) ids of texts of ``width`` characters; one with a character beyond ASCII becomes strangers."""
-    chunks = []
-    for chunk in column.cast(pa.large_string()).chunks:
-        ascii_only = pc.equal(pc.binary_length(chunk), width)
-        ids = np.full((len(chunk), width), STRANGER, np.uint8)
-        plain = chunk.filter(ascii_only)
-        _, offsets, raw = plain.buffers()
-        start = np.frombuffer(offsets, np.int64)[plain.offset] if len(plain) else 0
-        raw = np.frombuffer(raw, np.uint8, len(plain) * width, start) if len(plain) else np.empty(0, np.uint8)
-        ids[ascii_only.to_numpy(zero_copy_only=False)] = byte_ids(raw.reshape(-1, width))
-        chunks.append(ids)
-    return np.concatenate(chunks)
+    """Return (n, width) ids of texts of ``width`` characters."""
+    batches = (batch.column(0).to_pylist() for batch in pa.table({"texts": column}).to_batches(_BATCH_ROWS))
+    ids = [character_ids("".join(texts)).reshape(-1, width) for texts in batches]
+    return np.concatenate([np.empty((0, width), np.uint8), *ids])
 
 
 def character_ids(text: str) -> np.ndarray:
@@ -234,12 +207,7 @@ def character_ids(text: str) -> np.ndarray:
     [53, 0, 255, 255]
     """
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    return _IDS[np.minimum(points, 255)]
-
-
-def byte_ids(raw: np.ndarray) -> np.ndarray:
-    """Return the ids of ASCII bytes, in the shape of ``raw``; all other bytes are strangers."""
-    return _IDS[raw]
+    return _IDS[np.minimum(points, STRANGER)]
 
 
 def cut_windows(texts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
@@ -252,19 +220,17 @@ def cut_windows(texts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np
         (n, 80) uint8 windows and (n,) uint8 next characters, text after text, the number of windows of each text, and
         how many windows were left out.
     """
-    kept = [_without_strangers(text) for text in texts]
-    counts = np.array([int(keep.sum()) for keep in kept], np.int64)
-    inputs, targets = np.empty((counts.sum(), LENGTH), np.uint8), np.empty(counts.sum(), np.uint8)
-    stop = 0
-    for text, keep, count in zip(texts, kept, counts, strict=True):
-        if count:
-            start, stop = stop, stop + count
-            inputs[start:stop] = sliding_window_view(text, LENGTH)[:-1][keep]
-            targets[start:stop] = text[LENGTH:][keep]
-    return inputs, targets, counts, sum(map(len, kept)) - int(counts.sum())
+    kept = [_windows_of(text) for text in texts]
+    counts = np.array(list(map(len, kept)), np.int64)
+    kept.append(_windows_of(np.empty(0, np.uint8)))  # so that there is an array where there is no text
+    inputs, targets = (np.concatenate([own[:, cut] for own in kept]) for cut in (slice(LENGTH), LENGTH))
+    whole = sum(max(len(text) - LENGTH, 0) for text in texts)
+    return inputs, targets, counts, whole - int(counts.sum())
 
 
-def _without_strangers(text: np.ndarray) -> np.ndarray:
-    """Return for each window of a text whether it and the next character lie in the alphabet."""
-    before = np.concatenate([[0], np.cumsum(text == STRANGER)])
-    return before[LENGTH + 1 :] == before[: -LENGTH - 1]
+def _windows_of(text: np.ndarray) -> np.ndarray:
+    """Return the (k, 81) windows of a text without a stranger, each with its next character."""
+    if len(text) <= LENGTH:
+        return np.empty((0, LENGTH + 1), np.uint8)
+    windows = sliding_window_view(text, LENGTH + 1)
+    return windows[(windows != STRANGER).all(1)]

@@ -1,78 +1,115 @@
-"""Tables as data sets: their official parts, what their columns hold, and which one is meant."""
+"""Tables as data sets: which column is meant, and rows to raw samples."""
 
 from __future__ import annotations
 
 import difflib
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from fedsaf.data.raw import Items, RawSamples, RawSource
+from fedsaf.data.sources.named import named_parts
+from fedsaf.data.sources.table_files import TablePart
+
+if TYPE_CHECKING:
+    from datasets import Features
+    from datasets.features.features import FeatureType
 
 log = logging.getLogger(__name__)
 
-PARTS = ("train", "valid", "test")
-"""Official parts, in the order in which they are pooled."""
-
-_PART_NAME = re.compile(r"(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?![a-z])")
-
-_BATCH_ROWS = 256
-
-T = TypeVar("T")
+LABEL_NAMES = frozenset(["label", "labels", "class", "category", "target", "sentiment", "topic", "intent", "y"])
 
 
-@dataclass(frozen=True)
-class TablePart:
-    """One file or split of a table.
+@dataclass(frozen=True, kw_only=True)
+class TableSource(RawSource[Items]):
+    """A source whose samples are rows of a table; images and texts differ in which column holds them.
 
     Attributes:
-        name: official part that it belongs to.
-        place: what error messages call it.
-        folder: where files that its rows name are; None if they hold everything.
-        features: type of each column.
-        read: wanted columns -> table in memory.
-        stream: column, ascending rows -> the values there one after the other, without holding the column; None
-            where columns are always read whole.
-        identity: text that differs whenever the rows may differ; empty where nobody asks.
+        path: file, or folder of files of one kind.
+        splits: official parts to pool, in this order; None takes every file.
+        label_column: None takes the only column that can hold labels, else the one with a usual name (label, ...).
+        group_column: column of the group ids (domain, user); None for none.
     """
 
-    name: str
-    place: str
-    folder: Path | None
-    features: Mapping[str, Any]
-    read: Callable[[list[str]], pa.Table]
-    stream: Callable[[str, np.ndarray], Iterator[Any]] | None = None
-    identity: str = ""
+    path: str | None
+    splits: Sequence[str] | None
+    label_column: str | None
+    group_column: str | None
 
+    @staticmethod
+    @abstractmethod
+    def local_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
+        """List a local file, or those of a folder, as parts in pooled order."""
 
-def file_identity(file: Path) -> str:
-    """Return path, size and time of change of a file."""
-    state = file.stat()
-    return f"{file.resolve()} {state.st_size} {state.st_mtime_ns}"
+    @abstractmethod
+    def content_columns(self, name: str, part: TablePart) -> list[str]:
+        """Return the columns that hold the samples of the set ``name``, found in its first part."""
 
+    @abstractmethod
+    def items(self, parts: Sequence[TablePart], sizes: Sequence[int], columns: list[str]) -> Items:
+        """Return the samples that these columns of parts of these sizes hold."""
 
-def picked(tables: Iterable[pa.Table | pa.RecordBatch], rows: np.ndarray) -> Iterator[Any]:
-    """Yield the values of the only column of consecutive tables at ascending rows, counted from the first table."""
-    start = 0
-    for table in tables:
-        stop = start + table.num_rows
-        here = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)]
-        if len(here):
-            yield from table.column(0).take(pa.array(here - start)).to_pylist()
-        start = stop
+    def own_rows(self, what: str) -> RawSamples[Items]:
+        """Return the rows of ``path``, after which the set is called; ``what`` it should name."""
+        if self.path is None:
+            raise ValueError(f"dataset.path=null: name {what}")
+        path = Path(self.path).expanduser()
+        return self.rows(path.stem, self.local_parts(path, self.splits))
+
+    def named_rows(self, name: str, hub_id: str | None) -> RawSamples[Items]:
+        """Return the rows of a set by name, from the first place that has it; see `named_parts`."""
+        return self.rows(name, named_parts(name, hub_id, self.path, self.splits, self.local_parts))
+
+    def rows(self, name: str, parts: Sequence[TablePart]) -> RawSamples[Items]:
+        """Pool the parts in order.
+
+        Raises:
+            ValueError: no or several candidate columns, or parts that lack a column or define it differently.
+        """
+        first, features = parts[0], parts[0].features
+        content = self.content_columns(name, first)
+        others = {c: f for c, f in features.items() if c not in (*content, self.group_column)}
+        label = choose_column("label_column", self.label_column, features, lambda _: _label_candidates(others), name)
+        group = self.group_column and choose_column("group_column", self.group_column, features, list, name)
+        annotations = [column for column in dict.fromkeys((label, group)) if column]
+        for part in parts:
+            for column in (*content, *annotations):
+                if column not in part.features:
+                    raise ValueError(
+                        f"dataset {name}: {part.place} has no column {column!r}, which {first.place} has; it has "
+                        f"{', '.join(part.features)}"
+                    )
+                if part.features[column] != features[column]:
+                    kinds = kind_of(part.features[column]), kind_of(features[column])
+                    raise ValueError(
+                        f"dataset {name}: {part.place} defines column {column!r} differently from {first.place}: "
+                        + (f"as {kinds[0]}, not {kinds[1]}" if len(set(kinds)) > 1 else "with other class names")
+                    )
+        tables = [part.read(annotations) for part in parts]
+        sizes: Counter[str] = Counter()
+        for part, table in zip(parts, tables, strict=True):
+            sizes[part.name] += len(table)
+        return RawSamples(
+            name=name,
+            items=self.items(parts, list(map(len, tables)), content),
+            labels=[value for table in tables for value in table.column(label).to_pylist()],
+            class_names=names_of(features[label]),
+            groups=[value for table in tables for value in table.column(group).to_pylist()] if group else None,
+            group_names=names_of(features[group]) if group else None,
+            parts=dict(sizes),
+            files=[file for part in parts for file in part.files],
+        )
 
 
 def choose_column(
     key: str,
     wanted: str | None,
-    features: Mapping[str, Any],
-    candidates_of: Callable[[Mapping[str, Any]], list[str]],
+    features: Features,
+    candidates_of: Callable[[Features], list[str]],
     name: str,
 ) -> str:
     """Return the wanted column, else the only candidate, which is announced.
@@ -102,95 +139,23 @@ def choose_column(
     return candidates[0]
 
 
-def label_candidates(features: Mapping[str, Any]) -> list[str]:
-    """Return columns that are declared as labels, else those of whole numbers or text."""
+def _label_candidates(features: Mapping[str, FeatureType]) -> list[str]:
+    """Return columns that are declared as labels, else those of whole numbers or text; the one with a usual name."""
     declared = [column for column, feature in features.items() if kind_of(feature) == "ClassLabel"]
-    return declared or [
+    columns = declared or [
         c for c, f in features.items() if kind_of(f).startswith(("int", "uint", "string", "large_string"))
     ]
+    named = [column for column in columns if column.lower() in LABEL_NAMES]
+    return named if len(named) == 1 else columns
 
 
-def kind_of(feature: Any) -> str:
+def kind_of(feature: FeatureType) -> str:
     """Return the kind of a column: ``Image``, ``ClassLabel``, ``struct`` (of bytes and path), or a plain type."""
     if isinstance(feature, Mapping):
         return "struct" if "bytes" in feature else "nested"
-    if type(feature).__name__ == "Value":
-        return feature.dtype
-    return type(feature).__name__
+    return feature.dtype if type(feature).__name__ == "Value" else type(feature).__name__
 
 
-def names_of(feature: Any) -> tuple[str, ...] | None:
+def names_of(feature: FeatureType) -> tuple[str, ...] | None:
     """Return the class names that a column declares, if it does."""
     return tuple(feature.names) if kind_of(feature) == "ClassLabel" else None
-
-
-def part_of(name: str) -> str | None:
-    """Return the official part that a file or folder name stands for, or None.
-
-    >>> part_of("train-00000-of-00002"), part_of("validation"), part_of("trainers")
-    ('train', 'valid', None)
-    """
-    match = _PART_NAME.match(name.lower())
-    return None if match is None else PARTS[match.lastindex - 1]
-
-
-def parquet_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
-    """List parquet files as parts, in pooled order; a file whose name is no part's is a part of its own.
-
-    Raises:
-        ValueError: no such path, no parquet file in it, none of the splits, or an unreadable file.
-    """
-    if not path.exists():
-        raise ValueError(f"dataset.path={str(path)!r} does not exist")
-    if path.is_file():
-        return [_part(part_of(path.stem) or path.stem, path)]
-    files = sorted(path.glob("*.parquet")) or sorted(path.rglob("*.parquet"))
-    if not files:
-        raise ValueError(f"dataset.path={str(path)!r} holds no .parquet file")
-    named = [(part_of(file.stem) or file.stem, file) for file in files]
-    return [_part(name, file) for name, file in pooled_order(named, splits, str(path))]
-
-
-def pooled_order(found: Sequence[tuple[str, T]], splits: Sequence[str] | None, place: str) -> list[tuple[str, T]]:
-    """Sort (part, entry) pairs by part: as ``splits`` say, leaving out others; or train, valid, test, the rest.
-
-    A wanted part that is absent is named in a warning, as its samples are not pooled.
-
-    Raises:
-        ValueError: none of the wanted parts is there.
-    """
-    names = {part for part, _ in found}
-    order = list(splits) if splits is not None else [*PARTS, *sorted(names.difference(PARTS))]
-    absent = [part for part in order if part not in names]
-    if len(absent) == len(order):
-        raise ValueError(f"dataset.splits={order}: none of these parts is in {place}, which holds {sorted(names)}")
-    if splits is not None and absent:
-        log.warning("%s has no part %s: only the others are pooled", place, ", ".join(absent))
-    return sorted((entry for entry in found if entry[0] in order), key=lambda entry: order.index(entry[0]))
-
-
-def _part(name: str, file: Path) -> TablePart:
-    from datasets import Features  # costs a second; runs on embedded data do without
-
-    try:
-        features = Features.from_arrow_schema(pq.read_schema(file))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"dataset.path: {file} is not a readable parquet file: {error}") from error
-    read, stream = partial(_read, file), partial(_stream, file)
-    return TablePart(name, file.name, file.parent, features, read, stream, file_identity(file))
-
-
-def _read(file: Path, columns: list[str]) -> pa.Table:
-    return pq.read_table(file, columns=columns)
-
-
-def _stream(file: Path, column: str, rows: np.ndarray) -> Iterator[Any]:
-    """Yield values in the order of the file; row groups without a wanted row are not read."""
-    start = 0
-    with pq.ParquetFile(file, memory_map=True) as source:
-        for group in range(source.num_row_groups):
-            stop = start + source.metadata.row_group(group).num_rows
-            here = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)] - start
-            if len(here):
-                yield from picked(source.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[column]), here)
-            start = stop
