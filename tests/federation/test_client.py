@@ -3,6 +3,7 @@ import torch
 from lightning import Trainer
 from torch.utils.data import DataLoader
 
+from fedsaf.federation.local_training import LocalTraining
 from tests.federation.harness import LIGHT, TINY, make_job
 
 
@@ -64,10 +65,26 @@ def test_the_optimiser_has_every_parameter_that_learns_once(clients):
     assert len(held) == len({id(p) for p in held})
 
 
-def test_it_trains_in_a_plain_trainer(clients, tmp_path):
-    job, one, _ = clients
-    before = [parameter.detach().clone() for parameter in one.parameters()]
-    samples = [(job.data.dataset.inputs[i].float() / 255, job.data.dataset.labels[i]) for i in range(16)]
+def test_a_plain_trainer_takes_the_same_steps_as_the_federated_loop(tmp_path):
+    """Unchanged, with its alignment to received prototypes: same batches, same weights, to the bit."""
+    job = make_job(
+        [
+            *(word for word in TINY if "min_samples" not in word),
+            *LIGHT,
+            "alignment=gcsa",
+            "partition=iid",
+            "protocol.shuffle=fixed",
+        ],
+        tmp_path,
+    )
+    loader = job.loaders(torch.device("cpu"))[1]
+    federated, plain = job.factory.build(1), job.factory.build(1)
+    prototypes = {"labels": torch.arange(4), "values": torch.randn(4, 16, generator=torch.Generator().manual_seed(0))}
+    for client in (federated, plain):
+        job.method.channels["prototypes"].client.receive(client, prototypes)
+    training = LocalTraining(job.fabric.fabric(), {}, [], job.method.predictors, job.plan, lambda: False)
+    result = training.train(1, federated, loader, {}, round=0)
+    assert result.active["prototype_alignment"] > 0
     trainer = Trainer(
         max_epochs=1,
         accelerator="cpu",
@@ -77,5 +94,6 @@ def test_it_trains_in_a_plain_trainer(clients, tmp_path):
         enable_model_summary=False,
         default_root_dir=tmp_path,
     )
-    trainer.fit(one, DataLoader(samples, batch_size=8))
-    assert not any(torch.equal(old, new) for old, new in zip(before, one.parameters(), strict=True))
+    trainer.fit(plain, DataLoader(list(loader.train_pass(torch.arange(loader.num_train))), batch_size=None))
+    for name, tensor in federated.state_dict().items():
+        assert torch.equal(tensor, plain.state_dict()[name]), name
