@@ -37,11 +37,12 @@ from rich.table import Table
 
 from fedsaf.assembly import Origin, assemble
 from fedsaf.core.seeding import torch_generator
-from fedsaf.core.types import ClassTable, StepView
+from fedsaf.core.types import StepView
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import Job, rank_loop
 from fedsaf.losses.alignment import GCSA
 from fedsaf.losses.two_level import InstanceLevel, PrototypeLevel
+from fedsaf.prototypes.class_table import ClassTable
 from fedsaf.tracking.recorder import read_rows
 
 SOURCE = Path(__file__).resolve().parent

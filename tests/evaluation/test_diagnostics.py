@@ -10,7 +10,7 @@ from fedsaf.losses.decomposition import decompose
 
 
 def upload(client, labels, means, d=2):
-    message = {"labels": torch.tensor(labels, dtype=torch.int64), "means": torch.tensor(means).reshape(len(labels), d)}
+    message = {"labels": torch.tensor(labels, dtype=torch.int64), "values": torch.tensor(means).reshape(len(labels), d)}
     return Upload(client, message, num_samples=1)
 
 
@@ -102,7 +102,7 @@ def test_rows_are_matched_by_label():
     generator = torch.Generator().manual_seed(0)
     table, local = torch.randn(6, 8, generator=generator), torch.randn(3, 8, generator=generator)
     broadcast = {"labels": torch.tensor([0, 2, 3, 5, 7, 8]), "values": table}
-    row = PrototypeDiagnostics()([Upload(0, {"labels": torch.tensor([1, 3, 7]), "means": local}, 1)], broadcast)
+    row = PrototypeDiagnostics()([Upload(0, {"labels": torch.tensor([1, 3, 7]), "values": local}, 1)], broadcast)
     parts = decompose(table[[2, 4]], local[[1, 2]])
     assert row["per_client"][0]["shape"] == parts.shape
     assert row["per_client"][0]["rigid"] == parts.rigid

@@ -48,7 +48,7 @@ def run(collect, weighting="samples", epochs=2):
 def test_which_features_are_averaged(collect, scale, copies):
     _, message = run(collect)
     assert message["labels"].tolist() == [0, 2]
-    assert message["means"].tolist() == [[0.0, 5.0 * scale], [2.0 * scale, 0.0]]
+    assert message["values"].tolist() == [[0.0, 5.0 * scale], [2.0 * scale, 0.0]]
     assert message["counts"].tolist() == [copies, 2 * copies]
 
 
@@ -80,5 +80,5 @@ def test_received_rows_are_scattered_and_nothing_clears_the_table():
 def test_absent_classes_cost_nothing():
     """Two clients with 3 and 2 of 10 classes at width 16: 5 x 16 x 4 bytes up, and 8 for each count."""
     channel = Channel(PrototypeChannel("prototypes", "clean"), Mean("uniform", "keep"), ["labels"])
-    sizes = [channel.num_bytes({"labels": torch.arange(k), "means": torch.zeros(k, 16)}) for k in (3, 2)]
+    sizes = [channel.num_bytes({"labels": torch.arange(k), "values": torch.zeros(k, 16)}) for k in (3, 2)]
     assert sum(sizes) == 5 * 16 * 4

@@ -27,7 +27,7 @@ class Aggregator:
 
 
 def message(rows, width=4):
-    return {"labels": torch.arange(rows), "means": torch.zeros(rows, width)}
+    return {"labels": torch.arange(rows), "values": torch.zeros(rows, width)}
 
 
 def result(client, batches, rows, **losses):
@@ -45,7 +45,8 @@ def result(client, batches, rows, **losses):
 def make_server(setup=None):
     channel = SimpleNamespace(
         aggregator=Aggregator(setup),
-        num_bytes=lambda m: 0 if m is None else m["means"].numel() * 4 if "means" in m else m["values"].numel() * 4,
+        num_bytes=lambda m: 0 if m is None else m["values"].numel() * 4,
+        free_uploads=False,
     )
     return Server({"prototypes": channel}, ServerContext(num_classes=3, feature_dim=4, seed=0))
 

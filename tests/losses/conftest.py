@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from fedsaf.core.types import ClassTable, StepView
+from fedsaf.core.types import StepView
+from fedsaf.prototypes.class_table import ClassTable
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from fedsaf.core.types import ClassTable
+from fedsaf.prototypes.class_table import ClassTable
 
 FOLDER = Path(__file__).parents[2] / "conf" / "alignment"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from fedsaf.core.types import ClassTable
 from fedsaf.losses.contrastive import batch_contrastive, contrastive, uniformity
 from fedsaf.losses.coordinate import cosine, l2, mse
 from fedsaf.losses.structural import gcsa, rcsa
 from fedsaf.losses.structure import centre
-from fedsaf.prototypes.statistics import class_means
+from fedsaf.prototypes.class_means import class_means
+from fedsaf.prototypes.class_table import ClassTable
 
 COORDINATE = {"mse": lambda P, Q: mse(P, Q, "mean"), "l2": l2, "cosine": cosine}
 STRUCTURAL = {"gcsa": gcsa, "rcsa": rcsa}
@@ -65,7 +65,7 @@ def test_rows_equal_up_to_rounding_have_no_structure(draw, loss, offset):
     # Means over 1, 2, ... equal vectors: each division rounds differently, so the rows are not equal bit for bit.
     z = (draw(1, 64, dtype=torch.float32) + offset).expand(91, 64)
     y = torch.arange(13).repeat_interleave(torch.arange(1, 14))
-    means = class_means(z * torch.tensor(1 / 3), y, 13).means
+    means = class_means(z * torch.tensor(1 / 3), y, 13).rows
     noisy = means * (1 + torch.finfo(torch.float32).eps * torch.arange(13)[:, None].remainder(3))
     assert not torch.equal(noisy, noisy[:1].expand(13, 64))
     assert is_inactive(loss(noisy.clone().requires_grad_(), draw(13, 64, dtype=torch.float32)))

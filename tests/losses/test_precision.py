@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fedsaf.core.types import ClassTable
 from fedsaf.losses.alignment import GCSA, L2, MSE, RCSA, BatchContrastive, Contrastive, Cosine, NoAlignment, Uniformity
 from fedsaf.losses.two_level import InstanceLevel, PrototypeLevel
+from fedsaf.prototypes.class_table import ClassTable
 
 LOSSES = {
     "mse": MSE("mean"),

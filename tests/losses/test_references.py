@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedsaf.core.types import ClassTable
 from fedsaf.losses.contrastive import batch_contrastive, contrastive
 from fedsaf.losses.structural import gcsa, rcsa
+from fedsaf.prototypes.class_table import ClassTable
 
 
 def gcsa_by_loops(P, Q):

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from fedsaf.core.types import ClassTable
 from fedsaf.losses.alignment import GCSA, MSE, RCSA, BatchContrastive, Contrastive, Uniformity
 from fedsaf.losses.coordinate import mse
 from fedsaf.losses.two_level import InstanceLevel, PrototypeLevel, UniformityTerm
+from fedsaf.prototypes.class_table import ClassTable
 
 LEVELS = pytest.mark.parametrize("level", [PrototypeLevel, InstanceLevel])
 RULES = pytest.mark.parametrize("missing_rows", ["skip", "self"])

@@ -61,7 +61,7 @@ def test_uploads_are_the_logits_met_in_training():
     assert "counts" not in upload
     for label in (0, 1):
         expected = ((W * X)[label == Y] + (after_one * X)[label == Y]).mean(0) / 2
-        np.testing.assert_allclose(upload["means"][label], expected, rtol=1e-5)
+        np.testing.assert_allclose(upload["values"][label], expected, rtol=1e-5)
 
 
 class Client:

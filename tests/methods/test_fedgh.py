@@ -30,7 +30,7 @@ def uploads():
             client,
             {
                 "labels": torch.tensor([label for label, _ in pairs], dtype=torch.int64),
-                "means": torch.tensor([mean for _, mean in pairs], dtype=torch.float32).view(-1, 2),
+                "values": torch.tensor([mean for _, mean in pairs], dtype=torch.float32).view(-1, 2),
             },
             10,
         )
@@ -88,7 +88,7 @@ def test_client_takes_the_head_over_and_uploads_means_after_training():
     upload, w = result.uploads["head"], array(client.model.backbone.weight)
     assert upload["labels"].tolist() == [0, 1]
     assert "counts" not in upload
-    np.testing.assert_allclose(upload["means"], [w * x[1], w * (x[0] + x[2]) / 2], rtol=1e-6)
+    np.testing.assert_allclose(upload["values"], [w * x[1], w * (x[0] + x[2]) / 2], rtol=1e-6)
 
 
 def test_server_epochs_come_from_the_protocol():
@@ -111,4 +111,4 @@ def test_refusals_say_why():
     with pytest.raises(ValueError, match="epochs"):
         HeadTrainer(0, 10, 0.01)
     with pytest.raises(FloatingPointError, match="client 0"):
-        trainer().update([Upload(0, {"labels": torch.tensor([0]), "means": torch.full((1, 2), torch.nan)}, 1)], 0)
+        trainer().update([Upload(0, {"labels": torch.tensor([0]), "values": torch.full((1, 2), torch.nan)}, 1)], 0)

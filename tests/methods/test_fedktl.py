@@ -110,8 +110,8 @@ def test_uploads_are_means_of_normalised_outputs():
     message = half.send(Client(), [(None, torch.tensor([1, 1, 2]))])
     assert message["labels"].tolist() == [1, 2]
     mean = np.array([0.3, 0.4, 0.5, 0.0])  # of (.6, .8, 0, 0) and (0, 0, 1, 0)
-    np.testing.assert_allclose(message["means"][0], mean / np.linalg.norm(mean), atol=1e-6)
-    np.testing.assert_allclose(message["means"][1], [1, 0, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(message["values"][0], mean / np.linalg.norm(mean), atol=1e-6)
+    np.testing.assert_allclose(message["values"][1], [1, 0, 0, 0], atol=1e-6)
 
 
 def test_answers_by_the_largest_cosine():

@@ -144,7 +144,7 @@ def test_upload_holds_the_classes_of_the_study_batch():
     x = [[1.0, 2.0], [0.5, -1.5], [0.2, 0.9], [-1.0, 0.3]]
     upload = train(method, client, Feed(x, [0, 1, 1, 1]), sent, epochs=1).uploads["guidance"]
     assert upload["labels"].tolist() == [1]
-    assert upload["means"].shape == (1, 2)
+    assert upload["values"].shape == (1, 2)
     alone = train(method, client, Feed(x[:1], [0]), sent, epochs=1)  # no quiz without a second sample
     assert alone.uploads["guidance"] == {}
 
@@ -163,7 +163,7 @@ def server(max_norm=100.0, space="features"):
 
 
 def gradients(client, labels, rows):
-    return Upload(client, {"labels": torch.tensor(labels), "means": torch.tensor(rows)}, 1)
+    return Upload(client, {"labels": torch.tensor(labels), "values": torch.tensor(rows)}, 1)
 
 
 @pytest.mark.parametrize(("max_norm", "scale"), [(100.0, 1.0), (2.5, 0.5)])

@@ -87,7 +87,7 @@ def test_one_step_by_hand(t, share):
     np.testing.assert_allclose(result.uploads["parameters"]["backbone.weight"].numpy(), w, rtol=1e-5)
     assert result.losses["contrastive"] == pytest.approx(values["contrastive"], rel=1e-5)
     assert ("cross_entropy" in result.losses) == (share < 1)
-    np.testing.assert_allclose(result.uploads["prototypes"]["means"].numpy(), [w * X], rtol=1e-5)
+    np.testing.assert_allclose(result.uploads["prototypes"]["values"].numpy(), [w * X], rtol=1e-5)
 
 
 def test_one_step_of_the_public_code_by_hand():
@@ -95,7 +95,7 @@ def test_one_step_of_the_public_code_by_hand():
     result, _ = turn(method_of("method=fedproc", "protocol=public"), TABLE, 1)
     w, _ = step_by_hand(0.99, unit=True)
     np.testing.assert_allclose(result.uploads["parameters"]["backbone.weight"].numpy(), w, rtol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(result.uploads["prototypes"]["means"].numpy()), 1, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(result.uploads["prototypes"]["values"].numpy()), 1, rtol=1e-6)
     assert result.uploads["prototypes"]["counts"].tolist() == [1], "means are weighted by samples"
 
 
@@ -189,7 +189,7 @@ def test_random_directions_serve_until_the_first_update():
     torch.testing.assert_close(first["values"].norm(dim=1), torch.ones(2))
     assert torch.equal(first["values"], started("random").broadcast()["values"])
     assert not torch.equal(first["values"], started("random", seed=1).broadcast()["values"])
-    message = {"labels": torch.tensor([1]), "means": torch.tensor([[3.0, 4.0]])}
+    message = {"labels": torch.tensor([1]), "values": torch.tensor([[3.0, 4.0]])}
     server.update([Upload(0, message, 5)], 0)
     assert server.broadcast()["labels"].tolist() == [1], "a class that nobody has uploaded has no prototype"
     server.update([], 1)
@@ -204,7 +204,7 @@ def test_what_is_asked_before_round_0():
 
 
 def test_public_prototypes_are_weighted_by_samples():
-    message = [{"labels": torch.tensor([0]), "means": torch.tensor([[v, 0.0]])} for v in (0.0, 4.0)]
+    message = [{"labels": torch.tensor([0]), "values": torch.tensor([[v, 0.0]])} for v in (0.0, 4.0)]
     for weighting, value in (("uniform", 2.0), ("samples", 3.0)):
         server = StartedMean(weighting, "keep", "none")
         server.prepare(context([0.0, 0.0]))

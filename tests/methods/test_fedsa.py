@@ -110,7 +110,7 @@ def test_answers_by_the_averaged_client_prototypes_not_by_the_anchors():
     channel.aggregator.prepare(ServerContext(4, 5, seed=0))
     rows = draw(2, 5)
     uploads = [
-        SimpleNamespace(client=i, message={"labels": torch.tensor([1, 2]), "means": rows + shift})
+        SimpleNamespace(client=i, message={"labels": torch.tensor([1, 2]), "values": rows + shift})
         for i, shift in enumerate((-0.5, 0.5))
     ]
     channel.aggregator.update(uploads, 0)

@@ -20,7 +20,7 @@ def ready(method, num_classes=4, feature_dim=3):
 
 def upload(labels, seed=0):
     means = torch.randn(len(labels), 3, generator=torch.Generator().manual_seed(seed))
-    return Upload(0, {"labels": torch.tensor(labels), "means": means}, 10)
+    return Upload(0, {"labels": torch.tensor(labels), "values": means}, 10)
 
 
 def received(method, labels):
@@ -61,7 +61,7 @@ def test_client_loss_of_public_code():
 
 def test_the_margins_differ():
     """Register entry D10: points at 0, 1 and 3 on a line; the largest distance is 3, the largest nearest one 2."""
-    message = {"labels": torch.arange(3), "means": torch.tensor([[0.0, 0, 0], [1, 0, 0], [3, 0, 0]])}
+    message = {"labels": torch.arange(3), "values": torch.tensor([[0.0, 0, 0], [1, 0, 0], [3, 0, 0]])}
     margins = {
         name: ready(method_of(*WORDS, f"protocol={name}")).update([Upload(0, message, 1)], 0)["margin"]
         for name in ("sound", "paper", "public")
@@ -93,7 +93,7 @@ def test_public_code_uploads_the_model_before_training():
         batches = [(torch.ones(2, 3), torch.tensor([1, 1]))]
         half.on_train_start(client, batches)
         client.weight = 5.0
-        collected[name] = half.send(client, batches)["means"][0, 0].item()
+        collected[name] = half.send(client, batches)["values"][0, 0].item()
     assert collected == {"paper": 5.0, "public": 1.0}
 
 

@@ -45,7 +45,7 @@ def trained(margin, fixed_margin=1.0):
     server = Trainable(3, 2, 0.1, margin, 100.0, fixed_margin, network=True, send_initial=False, predict_unseen=False)
     server.prepare(ServerContext(4, 5, seed=3))
     means = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
-    server.update([Upload(0, {"labels": torch.arange(4), "means": means}, 9)], 0)
+    server.update([Upload(0, {"labels": torch.arange(4), "values": means}, 9)], 0)
     return server.broadcast()["values"]
 
 

@@ -15,7 +15,7 @@ def upload():
             client,
             {
                 "labels": torch.tensor(labels, dtype=torch.int64),
-                "means": torch.tensor(means, dtype=torch.float32).reshape(len(labels), d),
+                "values": torch.tensor(means, dtype=torch.float32).reshape(len(labels), d),
                 "counts": torch.tensor([rows[label][1] for label in labels], dtype=torch.int64),
             },
             num_samples=sum(count for _, count in rows.values()),

@@ -151,9 +151,9 @@ def test_counts_are_read_only_if_asked_for(make, upload):
 @pytest.mark.parametrize("make", [v for k, v in CONSTRUCTORS.items() if k != "hypersphere"])
 def test_malformed_uploads_name_the_client(make, upload):
     for spoil, error, text in (
-        (lambda m: m["means"].fill_(float("nan")), FloatingPointError, "client 7"),
+        (lambda m: m["values"].fill_(float("nan")), FloatingPointError, "client 7"),
         (lambda m: m["labels"].fill_(4), ValueError, r"client 7 must lie in \[0, 4\)"),
-        (lambda m: m.update(means=m["means"][:, :3]), ValueError, r"client 7 must be \(1, 5\)"),
+        (lambda m: m.update(values=m["values"][:, :3]), ValueError, r"client 7 must be \(1, 5\)"),
     ):
         item = upload(7, {2: ([1.0] * 5, 3)}, d=5)
         spoil(item.message)

@@ -55,7 +55,7 @@ def uploads(upload):
 
 
 def pairs(upload):
-    means = np.concatenate([u.message["means"].double().numpy() for u in uploads(upload)])
+    means = np.concatenate([u.message["values"].double().numpy() for u in uploads(upload)])
     labels = np.concatenate([u.message["labels"].numpy() for u in uploads(upload)])
     return means / np.linalg.norm(means, axis=1, keepdims=True), labels
 

@@ -80,7 +80,7 @@ def test_one_server_step_by_finite_differences(upload):
     """
     constructor = build("train")
     state = numpy_state(constructor)
-    means = np.concatenate([u.message["means"].double().numpy() for u in uploads(upload)])
+    means = np.concatenate([u.message["values"].double().numpy() for u in uploads(upload)])
     labels = np.concatenate([u.message["labels"].numpy() for u in uploads(upload)])
     margin = (np.sqrt(6.3125) + 2 * np.sqrt(3)) / 3
     report = constructor.update(uploads(upload), 0)

@@ -61,7 +61,7 @@ def test_one_server_step_by_finite_differences(width, upload, tmp_path):
     np.testing.assert_allclose(
         projection.T @ projection if width >= D else projection @ projection.T, np.eye(min(width, D)), atol=1e-5
     )
-    rows = [u.message["means"].double().numpy() for u in uploads(upload)]
+    rows = [u.message["values"].double().numpy() for u in uploads(upload)]
     targets, labels = np.stack([(rows[0][0] + rows[1][0]) / 2, rows[0][1], rows[1][1]]), np.array([0, 1, 3])
 
     def at(offset, scale):

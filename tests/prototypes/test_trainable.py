@@ -121,7 +121,7 @@ def step_by_hand(state, points, labels, margin, lr):
 def test_training_against_numpy(upload, epochs, batch_size):
     constructor = build(epochs=epochs, batch_size=batch_size, margin="fixed", fixed_margin=0.5)
     state = {k: v.double().numpy() for k, v in constructor.state_dict().items() if k not in ("mask", "seen")}
-    points = np.concatenate([u.message["means"].double().numpy() for u in uploads(upload)])
+    points = np.concatenate([u.message["values"].double().numpy() for u in uploads(upload)])
     labels = np.concatenate([u.message["labels"].numpy() for u in uploads(upload)])
     order = torch_generator(5, "prototypes/trainable/shuffle", 3)
     for _ in range(epochs):
@@ -144,7 +144,7 @@ def test_training_separates_the_classes(upload):
     assert after < before
     table = constructor.broadcast()["values"]
     for item in uploads(upload):
-        assert torch.cdist(item.message["means"], table).argmin(dim=1).tolist() == item.message["labels"].tolist()
+        assert torch.cdist(item.message["values"], table).argmin(dim=1).tolist() == item.message["labels"].tolist()
 
 
 def test_class_nobody_holds_is_a_negative_and_not_seen(upload):

@@ -17,42 +17,6 @@ Message: TypeAlias = "dict[str, Tensor]"
 
 
 @dataclass(frozen=True)
-class ClassTable:
-    """One row per class, and which of the rows exist: the global prototypes ``(P_g, m)``.
-
-    Attributes:
-        values: (C, d) float32; rows whose mask is False are zero and must not be read.
-        mask: (C,) bool, m_c of the papers.
-        seen: (C,) bool, the classes that some client has uploaded, where a constructor also has vectors for others;
-            None if that makes no difference.
-    """
-
-    values: Tensor
-    mask: Tensor
-    seen: Tensor | None = None
-
-    @property
-    def answerable(self) -> Tensor:
-        """(C,) bool, the classes that a prediction by prototypes may answer."""
-        return self.mask if self.seen is None else self.mask & self.seen
-
-
-@dataclass(frozen=True)
-class ClassStatistics:
-    """Per-class means of one client, absent classes left out.
-
-    Attributes:
-        labels: (K,) int64, ascending, the classes that have at least one sample.
-        means: (K, d) float32.
-        counts: (K,) int64, samples behind each mean.
-    """
-
-    labels: Tensor
-    means: Tensor
-    counts: Tensor
-
-
-@dataclass(frozen=True)
 class StepView:
     """What a loss term may see of one training step.
 

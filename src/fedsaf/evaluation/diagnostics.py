@@ -77,7 +77,7 @@ class PrototypeDiagnostics:
         share no class, everything global before the first broadcast. No value is NaN or Inf.
 
         Args:
-            uploads: messages with ``labels`` (K,) and ``means`` (K, d); K may be 0.
+            uploads: messages with ``labels`` (K,) and ``values`` (K, d); K may be 0.
             broadcast: message with ``labels`` and ``values`` of the existing global prototypes, or None.
 
         Returns:
@@ -89,7 +89,7 @@ class PrototypeDiagnostics:
         """
         uploads = sorted(uploads, key=lambda upload: upload.client)
         per_client = {upload.client: self._client(upload.message, broadcast) for upload in uploads}
-        stacked = [upload.message["means"] for upload in uploads if len(upload.message["labels"])]
+        stacked = [upload.message["values"] for upload in uploads if len(upload.message["labels"])]
         report: dict[str, float | dict[int, dict[str, float]]] = {
             "effective_dimension": float(effective_dimension(torch.cat(stacked))) if stacked else 0.0,
             "global_classes": float(len(broadcast["labels"])) if broadcast is not None else 0.0,
@@ -104,10 +104,10 @@ class PrototypeDiagnostics:
 
     @staticmethod
     def _client(message: Message, broadcast: Message | None) -> dict[str, float]:
-        row = {"classes": float(len(message["labels"])), **margins(message["means"])}
+        row = {"classes": float(len(message["labels"])), **margins(message["values"])}
         if broadcast is None:
             return row
         ours, theirs = (message["labels"][:, None] == broadcast["labels"]).nonzero(as_tuple=True)
         if len(ours):
-            row |= decompose(broadcast["values"][theirs], message["means"][ours])._asdict()
+            row |= decompose(broadcast["values"][theirs], message["values"][ours])._asdict()
         return row

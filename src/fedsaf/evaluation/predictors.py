@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedsaf.core.contracts import Client
-from fedsaf.core.types import ClassTable
+from fedsaf.prototypes.class_table import ClassTable
 
 
 class Classifier:

@@ -19,8 +19,8 @@ class RememberingChannel(PrototypeChannel):
         message = super().send(client, batches)
         client.scratch[f"{self.channel}.sent"] = message
         client.memory.pop(f"{self.channel}.means", None)
-        if len(message["means"]) > 1:
-            client.memory[f"{self.channel}.means"] = message["means"].clone()
+        if len(message["values"]) > 1:
+            client.memory[f"{self.channel}.means"] = message["values"].clone()
         return message
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from fedsaf.core.contracts import Batches, Client, ClientChannel
-from fedsaf.core.types import ClassTable, Message, StepView
-from fedsaf.prototypes.statistics import ClassMeans
+from fedsaf.core.types import Message, StepView
+from fedsaf.prototypes.class_means import ClassMeans
+from fedsaf.prototypes.class_table import ClassTable
 
 COLLECTIONS = ("clean", "running_all", "running_last", "stale")
 
@@ -35,17 +36,7 @@ class PrototypeChannel(ClientChannel):
         if message is None:
             client.received.pop(self.channel, None)
             return
-        labels = message["labels"].to(client.device)
-        rows = message["values"].to(client.device)
-        values = rows.new_zeros(client.num_classes, rows.shape[1])
-        values[labels] = rows
-        mask = torch.zeros(client.num_classes, dtype=torch.bool, device=client.device)
-        mask[labels] = True
-        seen = None
-        if "seen" in message:
-            seen = torch.zeros_like(mask)
-            seen[labels] = message["seen"].to(client.device)
-        client.received[self.channel] = ClassTable(values=values, mask=mask, seen=seen)
+        client.received[self.channel] = ClassTable.from_message(message, client.num_classes, client.device)
 
     def on_train_start(self, client: Client, batches: Batches) -> None:
         """Start the running sums, or take the stale means now."""
@@ -60,16 +51,11 @@ class PrototypeChannel(ClientChannel):
             client.scratch[self.channel].add(step.z.detach(), step.y)
 
     def send(self, client: Client, batches: Batches) -> Message:
-        """Return ``labels`` (K,), ``means`` (K, d) and ``counts`` (K,) of the classes this client saw."""
+        """Return ``labels`` (K,), ``values`` (K, d) and ``counts`` (K,) of the classes this client saw."""
         means = client.scratch.pop(self.channel)
         if self.when == "clean":
             self._pass(client, batches, means)
-        statistics = means.compute()
-        return {
-            "labels": statistics.labels.cpu(),
-            "means": statistics.means.cpu(),
-            "counts": statistics.counts.cpu(),
-        }
+        return means.compute().to_message()
 
     @staticmethod
     def _pass(client: Client, batches: Any, means: ClassMeans) -> None:

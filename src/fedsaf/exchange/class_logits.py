@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from fedsaf.core.contracts import Batches, Client
-from fedsaf.core.types import ClassTable, Message, ServerContext, StepView, Upload
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
 from fedsaf.exchange.channels import PrototypeChannel
+from fedsaf.prototypes.class_means import ClassMeans
+from fedsaf.prototypes.class_table import ClassTable
 from fedsaf.prototypes.constructors import Mean
-from fedsaf.prototypes.statistics import ClassMeans
 
 NEVER = -1
 
@@ -51,13 +52,13 @@ class LogitChannel(PrototypeChannel):
         client.scratch[self.channel].add(step.logits.detach(), step.y)
 
     def send(self, client: Client, batches: Batches) -> Message:
-        """Return ``labels`` (K,), ``means`` (K, C) and ``counts`` (K,); remember them if they are to be excluded."""
+        """Return ``labels`` (K,), ``values`` (K, C) and ``counts`` (K,); remember them if they are to be excluded."""
         message = super().send(client, batches)
         if self.exclude_self:
             C, labels = client.num_classes, message["labels"]
             own = client.memory.get("own_logits", torch.zeros(C, C)).cpu().clone()
             rounds = client.memory.get("own_rounds", torch.full((C,), NEVER)).cpu().clone()
-            own[labels], rounds[labels] = message["means"], client.round
+            own[labels], rounds[labels] = message["values"], client.round
             client.memory |= {"own_logits": own, "own_rounds": rounds}
         return message
 

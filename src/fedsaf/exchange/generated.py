@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedsaf.core.contracts import Batches, Client, ClientChannel
 from fedsaf.core.types import Message
-from fedsaf.prototypes.statistics import ClassMeans
+from fedsaf.prototypes.class_means import ClassMeans
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,12 @@ class EmbeddingChannel(ClientChannel):
         client.received[self.channel] = GeneratedPairs(images, latents)
 
     def send(self, client: Client, batches: Batches) -> Message:
-        """Return ``labels`` (K,), ``means`` (K, C) of unit length and ``counts`` (K,), after training."""
+        """Return ``labels`` (K,), ``values`` (K, C) of unit length and ``counts`` (K,), after training."""
         means = ClassMeans(client.num_classes, client.num_classes)
         client.eval()
         with torch.inference_mode():
             for x, y in batches:
                 _, embeddings = client(x)
                 means.add(F.normalize(embeddings.float(), dim=1, eps=1e-8), y)
-        statistics = means.compute()
-        return {
-            "labels": statistics.labels.cpu(),
-            "means": F.normalize(statistics.means, dim=1, eps=1e-8).cpu(),
-            "counts": statistics.counts.cpu(),
-        }
+        message = means.compute().to_message()
+        return message | {"values": F.normalize(message["values"], dim=1, eps=1e-8)}

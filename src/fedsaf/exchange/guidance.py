@@ -15,9 +15,9 @@ from torch.func import functional_call
 
 from fedsaf.core.contracts import Aggregator, Batches, Callback, Client
 from fedsaf.core.seeding import torch_generator
-from fedsaf.core.types import ClassTable, Message, ServerContext, StepView, Upload
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
 from fedsaf.exchange.channels import PrototypeChannel
-from fedsaf.prototypes.table import checked_messages, existing_rows
+from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
 
 QUIZ, TRAIN = "quiz_size", "train_size"
 
@@ -66,7 +66,7 @@ class GuidanceChannel(PrototypeChannel):
         self.batch_size, self.lr = batch_size, lr
 
     def send(self, client: Client, batches: Batches) -> Message:
-        """Return ``labels`` (K,) and ``means`` (K, w), the gradient rows that are not zero; nothing without a quiz."""
+        """Return ``labels`` (K,) and ``values`` (K, w), the gradient rows that are not zero; nothing without a quiz."""
         quiz_size, train_size = client.scratch[QUIZ], client.scratch[TRAIN]
         if quiz_size == 0:
             return {}
@@ -76,7 +76,7 @@ class GuidanceChannel(PrototypeChannel):
         cut = len(study)
         gradient = self.meta_gradient(client, (x[:cut], y[:cut]), (x[cut:], y[cut:]))
         labels = gradient.any(dim=1).nonzero().squeeze(1)
-        return {"labels": labels.cpu(), "means": gradient[labels].cpu()}
+        return {"labels": labels.cpu(), "values": gradient[labels].cpu()}
 
     def meta_gradient(self, client: Client, study: tuple[Tensor, Tensor], quiz: tuple[Tensor, Tensor]) -> Tensor:
         """Return the gradient (C, w) of the quiz loss after one step on the study batch."""
@@ -150,21 +150,18 @@ class GuidanceTrainer(Aggregator):
             ValueError: malformed message.
             FloatingPointError: NaN or Inf in a gradient.
         """
-        sums = torch.zeros(self._values.shape, dtype=torch.float64)
-        rows = torch.zeros(len(sums), 1, dtype=torch.float64)
-        for message in checked_messages(uploads, *sums.shape):
-            sums[message["labels"]] += message["means"].double()
-            rows[message["labels"]] += 1
-        if not bool(rows.any()):
+        labels, slopes, _ = uploaded_pairs(uploads, *self._values.shape)
+        if not len(labels):
             return {}
-        gradient = sums / rows.clamp_min(1)
+        sums = torch.zeros(self._values.shape, dtype=torch.float64).index_add_(0, labels, slopes.double())
+        gradient = sums / labels.bincount(minlength=len(sums)).clamp_min(1)[:, None]
         norm = float(gradient.norm())
         self._values = (self._values.double() - self.lr * gradient * min(1.0, self.max_norm / max(norm, 1e-12))).float()
         return {"gradient_norm": norm}
 
     def broadcast(self) -> Message | None:
         """Return ``labels`` and ``values`` of all classes."""
-        return existing_rows(self._values, torch.ones(len(self._values), dtype=torch.bool))
+        return ClassTable.full(self._values).to_message()
 
     def state(self) -> dict[str, Tensor]:
         """Return the live state."""

@@ -17,7 +17,7 @@ from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.exchange.scopes import write_scope
-from fedsaf.prototypes.table import checked_messages
+from fedsaf.prototypes.class_table import uploaded_pairs
 
 LINEAR_HEAD = {"weight", "bias"}
 
@@ -85,7 +85,7 @@ class HeadTrainer(Aggregator):
         """Train on the pairs of one round.
 
         Args:
-            uploads: messages with ``labels`` (K,) and ``means`` (K, d); without any pair nothing happens.
+            uploads: messages with ``labels`` (K,) and ``values`` (K, d); without any pair nothing happens.
             round: keys the order of pairs.
 
         Returns:
@@ -93,13 +93,11 @@ class HeadTrainer(Aggregator):
 
         Raises:
             ValueError: malformed message.
-            FloatingPointError: NaN or Inf in the means, or a training that diverges.
+            FloatingPointError: NaN or Inf in the values, or a training that diverges.
         """
-        messages = list(checked_messages(uploads, *self._head["weight"].shape))
-        if not any(len(message["labels"]) for message in messages):
+        labels, means, _ = uploaded_pairs(uploads, *self._head["weight"].shape)
+        if not len(labels):
             return {}
-        means = torch.cat([message["means"] for message in messages])
-        labels = torch.cat([message["labels"] for message in messages])
         parameters = [self._head[name].clone().requires_grad_() for name in ("weight", "bias")]
         optimizer = torch.optim.SGD(parameters, lr=self.lr)
         generator = torch_generator(self._seed, "head_trainer/shuffle", round)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from fedsaf.core.contracts import Batches, Callback, Client
-from fedsaf.core.types import ClassTable
 from fedsaf.models.frozen import Frozen
-from fedsaf.prototypes.statistics import ClassMeans
+from fedsaf.prototypes.class_means import ClassMeans
+from fedsaf.prototypes.class_table import ClassTable
 
 FIRST = ("independent", "global")
 
@@ -75,9 +75,5 @@ class PrototypeTargets(Callback):
         with torch.no_grad():
             for x, y in batches:
                 means.add(client(x)[0], y)
-        statistics = means.compute()
-        values = torch.zeros(client.num_classes, client.feature_dim)
-        values[statistics.labels] = statistics.means
-        mask = torch.zeros(client.num_classes, dtype=torch.bool)
-        mask[statistics.labels] = True
-        client.received[self.channel] = ClassTable(values.to(client.device), mask.to(client.device))
+        table = means.compute()
+        client.received[self.channel] = ClassTable(table.values.to(client.device), table.mask.to(client.device))

@@ -12,8 +12,8 @@ from fedsaf.core.files import replacing
 from fedsaf.core.types import ClientResult, Message
 from fedsaf.federation.server import Server
 
-CLASS_ROWS = {"labels", "means"}
-"""Parts of a message that holds one row per class of its client."""
+CLASS_ROWS = {"labels": "labels", "values": "means"}
+"""Parts of a message that holds one row per class of its client, and their names in the file."""
 
 
 def save_broadcast(folder: Path, server: Server) -> None:
@@ -35,11 +35,11 @@ def save_uploads(folder: Path, results: Sequence[ClientResult], server: Server) 
         server: for the names of its channels.
     """
     for name in server.channels:
-        uploads = [upload for upload in server.uploads(results, name) if upload.message.keys() >= CLASS_ROWS]
+        uploads = [upload for upload in server.uploads(results, name) if upload.message.keys() >= CLASS_ROWS.keys()]
         if not any(len(upload.message["labels"]) for upload in uploads):
             continue
         clients = [torch.full_like(upload.message["labels"], upload.client) for upload in uploads]
-        rows = {key: torch.cat([upload.message[key] for upload in uploads]) for key in sorted(CLASS_ROWS)}
+        rows = {name: torch.cat([upload.message[part] for upload in uploads]) for part, name in CLASS_ROWS.items()}
         _save({"client": torch.cat(clients), **rows}, folder / f"uploads_{name}.safetensors")
 
 

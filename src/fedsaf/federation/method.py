@@ -42,11 +42,13 @@ class Channel:
         aggregator: server half.
         uncounted: names of message parts left out of the byte count, such as the row labels of prototypes, which the
             published tables do not count either.
+        free_uploads: whether what goes up has gone up over another channel already, and so costs nothing here.
     """
 
     client: ClientChannel
     aggregator: Aggregator
     uncounted: Sequence[str] = ()
+    free_uploads: bool = False
 
     def send(self, client: Client, batches: Batches) -> Message:
         """Return what the client half sends, less what the aggregator does not read."""

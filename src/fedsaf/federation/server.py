@@ -57,7 +57,7 @@ class Server:
     def upload_bytes(self, results: Sequence[ClientResult]) -> dict[str, int]:
         """Return the bytes that all participants sent, by channel and in ``total``."""
         counts = {
-            name: sum(channel.num_bytes(result.uploads.get(name)) for result in results)
+            name: 0 if channel.free_uploads else sum(channel.num_bytes(result.uploads.get(name)) for result in results)
             for name, channel in self.channels.items()
         }
         return {"total": sum(counts.values())} | counts

@@ -12,11 +12,11 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fedsaf.core.types import ClassTable
 from fedsaf.losses.contrastive import batch_contrastive, contrastive, uniformity
 from fedsaf.losses.coordinate import cosine, l2, mse
 from fedsaf.losses.numerics import inactive
 from fedsaf.losses.structural import gcsa, rcsa
+from fedsaf.prototypes.class_table import ClassTable
 
 
 class AlignmentLoss(Protocol):

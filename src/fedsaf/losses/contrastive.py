@@ -11,9 +11,9 @@ import math
 
 from torch import Tensor
 
-from fedsaf.core.types import ClassTable
 from fedsaf.losses.coordinate import COSINE_FLOOR
 from fedsaf.losses.numerics import checked, full_precision, inactive, unit_rows
+from fedsaf.prototypes.class_table import ClassTable
 
 
 @full_precision

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedsaf.core.types import StepView
 from fedsaf.losses.alignment import AlignmentLoss, Uniformity
 from fedsaf.losses.numerics import inactive, promoted
-from fedsaf.prototypes.statistics import class_means
+from fedsaf.prototypes.class_means import class_means
 
 
 class _Level(ABC):
@@ -73,7 +73,7 @@ class PrototypeLevel(_Level):
 
     def _rows(self, view: StepView, num_classes: int) -> tuple[Tensor, Tensor]:
         means = class_means(view.z, view.y, num_classes)
-        return means.means, means.labels
+        return means.rows, means.labels
 
 
 class InstanceLevel(_Level):

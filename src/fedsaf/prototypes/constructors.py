@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedsaf.core.contracts import Aggregator
 from fedsaf.core.types import Message, ServerContext, Upload
-from fedsaf.prototypes.table import checked_messages, existing_rows
+from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
 
 
 class Mean(Aggregator):
@@ -45,14 +45,13 @@ class Mean(Aggregator):
 
     def prepare(self, context: ServerContext) -> None:
         """Start without any prototype; the seed is not used."""
-        self._values = torch.zeros(context.num_classes, context.feature_dim)
-        self._mask = torch.zeros(context.num_classes, dtype=torch.bool)
+        self._table = ClassTable.empty(context.num_classes, context.feature_dim)
 
     def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
         """Average the uploads of one round, in float64 and in the order of client ids.
 
         Args:
-            uploads: messages with ``labels`` (K,), ``means`` (K, d) and, if ``needs_counts``, ``counts`` (K,);
+            uploads: messages with ``labels`` (K,), ``values`` (K, d) and, if ``needs_counts``, ``counts`` (K,);
                 K may be 0.
             round: not used.
 
@@ -61,29 +60,28 @@ class Mean(Aggregator):
 
         Raises:
             ValueError: malformed message, or a count below 1.
-            FloatingPointError: NaN or Inf in the means.
+            FloatingPointError: NaN or Inf in the values.
         """
-        sums = torch.zeros(self._values.shape, dtype=torch.float64)
-        weights = torch.zeros(len(self._mask), dtype=torch.float64)
-        for message in checked_messages(uploads, *self._values.shape):
-            labels = message["labels"]
-            weight = message["counts"].double() if self.needs_counts else torch.ones(len(labels)).double()
-            if (weight < 1).any():
-                raise ValueError(f"counts must be at least 1, got {message['counts'].tolist()}")
-            sums[labels] += weight[:, None] * message["means"].double()
-            weights[labels] += weight
+        values, mask = self._table.values, self._table.mask
+        pairs = uploaded_pairs(uploads, *values.shape)
+        weight = pairs.counts.double() if self.needs_counts else torch.ones(len(pairs.labels)).double()
+        if (weight < 1).any():
+            raise ValueError(f"counts must be at least 1, got {pairs.counts.tolist()}")
+        sums = torch.zeros(values.shape, dtype=torch.float64)
+        sums.index_add_(0, pairs.labels, weight[:, None] * pairs.values.double())
+        weights = torch.zeros(len(mask), dtype=torch.float64).index_add_(0, pairs.labels, weight)
         uploaded = weights > 0
         if self.absent == "drop":
-            self._values.zero_()
-            self._mask.zero_()
-        self._values[uploaded] = (sums[uploaded] / weights[uploaded, None]).float()
-        self._mask |= uploaded
-        return {"num_prototypes": float(self._mask.sum())}
+            values.zero_()
+            mask.zero_()
+        values[uploaded] = (sums[uploaded] / weights[uploaded, None]).float()
+        mask |= uploaded
+        return {"num_prototypes": float(mask.sum())}
 
     def broadcast(self) -> Message | None:
         """Return ``labels`` and ``values`` of the classes that have a prototype; None before there is one."""
-        return existing_rows(self._values, self._mask)
+        return self._table.to_broadcast()
 
     def state(self) -> dict[str, Tensor]:
         """Return the live state."""
-        return {"values": self._values, "mask": self._mask}
+        return {"values": self._table.values, "mask": self._table.mask}

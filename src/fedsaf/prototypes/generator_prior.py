@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from fedsaf.core.contracts import Aggregator, restore
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
+from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
 from fedsaf.prototypes.decoders import GeneratorSource, make_images
 from fedsaf.prototypes.latent import LatentAlignment, LatentTraining
 from fedsaf.prototypes.projection import semi_orthogonal
-from fedsaf.prototypes.table import checked_messages, existing_rows
 
 OUTPUTS = ("table", "pairs")
 GENERATOR = "generator."
@@ -86,7 +86,7 @@ class GeneratorPrior(Aggregator):
         """Move the centroids by the uploads of one round: recentre, train, recentre.
 
         Args:
-            uploads: messages with ``labels`` (K,) and ``means`` (K, p), normalised here; K may be 0. Without any pair
+            uploads: messages with ``labels`` (K,) and ``values`` (K, p), normalised here; K may be 0. Without any pair
                 nothing happens.
             round: keys orders and latents.
 
@@ -95,13 +95,12 @@ class GeneratorPrior(Aggregator):
 
         Raises:
             ValueError: malformed message.
-            FloatingPointError: NaN or Inf in the means, or a training that diverges.
+            FloatingPointError: NaN or Inf in the values, or a training that diverges.
         """
-        messages = list(checked_messages(uploads, len(self._seen), self._width))
+        labels, values, _ = uploaded_pairs(uploads, len(self._seen), self._width)
         metrics = {}
-        if any(len(message["labels"]) for message in messages):
-            prototypes = F.normalize(torch.cat([message["means"] for message in messages]), dim=1)
-            labels = torch.cat([message["labels"] for message in messages])
+        if len(labels):
+            prototypes = F.normalize(values, dim=1)
             self._latent.recentre(prototypes, labels)
             draws = torch_generator(self._seed, "prototypes/generator_prior/train", round)
             loss = self._latent.fit(prototypes, labels, self.training, draws)
@@ -117,12 +116,12 @@ class GeneratorPrior(Aggregator):
         """
         centroids = self._latent.centroids.detach()
         if self.output == "table":
-            return existing_rows(centroids @ self._projection, self._seen)
-        rows = existing_rows(centroids, self._seen)
-        if rows is None:
+            return ClassTable(centroids @ self._projection, self._seen).to_broadcast()
+        known = ClassTable(centroids, self._seen)
+        if not len(known.labels):
             return None
-        images = make_images(self._made_generator(), rows["values"], self._facts)
-        return {"labels": rows["labels"], "latents": rows["values"], "images": images}
+        images = make_images(self._made_generator(), known.rows, self._facts)
+        return {"labels": known.labels, "latents": known.rows, "images": images}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return Phi, R, the classes ever uploaded and a decoder's weights; a generator from a file stays there."""

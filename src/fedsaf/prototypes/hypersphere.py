@@ -5,16 +5,16 @@ Dimension letters: d feature dimension, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
-from fedsaf.core.contracts import Aggregator, restore
+from fedsaf.core.contracts import Aggregator
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
-from fedsaf.prototypes.table import existing_rows
+from fedsaf.prototypes.class_table import ClassTable
 
 ENERGY_TEMPERATURE = 0.5
 STEP = 0.1
@@ -169,19 +169,15 @@ class Hypersphere(Aggregator):
 
     def broadcast(self) -> Message | None:
         """Return ``labels`` and ``values`` of all classes, the same in every round."""
-        return existing_rows(self._values, torch.ones(len(self._values), dtype=torch.bool))
+        return ClassTable.full(self._values).to_message()
 
     def setup_message(self) -> Message | None:
         """Return the table: it has to travel once, ahead of the rounds, and never again."""
         return self.broadcast()
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """Return the table."""
-        return {"values": self._values.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned; ValueError for anything else."""
-        restore("Hypersphere", {"values": self._values}, state)
+        return {"values": self._values}
 
 
 class EtfClassifier(Hypersphere):

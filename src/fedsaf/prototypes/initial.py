@@ -8,6 +8,7 @@ import torch
 
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import ServerContext, Upload
+from fedsaf.prototypes.class_table import ClassTable
 from fedsaf.prototypes.constructors import Mean
 
 INITIAL = ("exchange", "random", "none")
@@ -44,13 +45,11 @@ class StartedMean(Mean):
         super().prepare(context)
         if self.initial == "random":
             generator = torch_generator(context.seed, "initial-prototypes")
-            directions = torch.randn(self._values.shape, generator=generator)
-            self._values = directions / directions.norm(dim=1, keepdim=True)
-            self._mask.fill_(True)
+            directions = torch.randn(self._table.values.shape, generator=generator)
+            self._table = ClassTable.full(directions / directions.norm(dim=1, keepdim=True))
 
     def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
         """Average as `Mean` does; the first update replaces all random directions."""
         if self.initial == "random" and round == 0:
-            self._values.zero_()
-            self._mask.zero_()
+            self._table = ClassTable.empty(*self._table.values.shape)
         return super().update(uploads, round)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from fedsaf.prototypes.statistics import class_means
+from fedsaf.prototypes.class_means import class_means
 
 BANDWIDTHS = (10.0, 15.0, 20.0, 50.0)
 """Variances of the Gaussian kernels that are added up."""
@@ -90,7 +90,7 @@ class LatentAlignment(nn.Module):
         """Set R_c to the mean of Phi over the prototypes of class c; classes without any keep theirs."""
         self.transform.eval()
         means = class_means(self.transform(prototypes).double(), labels, len(self.centroids))
-        self.centroids[means.labels] = means.means.float()
+        self.centroids[means.labels] = means.rows.float()
 
     def loss(self, prototypes: Tensor, labels: Tensor, latents: Tensor, centroid_weight: float) -> Tensor:
         """Return ``MMD(Phi(P), latents) + lambda MSE(Phi(P), R_y)`` of one batch."""

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from fedsaf.core.contracts import Aggregator
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
+from fedsaf.prototypes.class_means import class_means
+from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
 from fedsaf.prototypes.margins import mean_of_min
-from fedsaf.prototypes.statistics import class_means
-from fedsaf.prototypes.table import checked_messages, existing_rows
 from fedsaf.prototypes.trainable import PairTraining
 
 VARIANTS = ("ema", "train")
@@ -93,7 +93,7 @@ class SemanticAnchors(Aggregator):
         """Move the anchors by the uploads of one round.
 
         Args:
-            uploads: messages with ``labels`` (K,) and ``means`` (K, d); K may be 0. Without any pair nothing happens.
+            uploads: messages with ``labels`` (K,) and ``values`` (K, d); K may be 0. Without any pair nothing happens.
             round: keys the order of pairs of ``train``.
 
         Returns:
@@ -101,19 +101,17 @@ class SemanticAnchors(Aggregator):
 
         Raises:
             ValueError: malformed message.
-            FloatingPointError: NaN or Inf in the means, or a training that diverges.
+            FloatingPointError: NaN or Inf in the values, or a training that diverges.
         """
-        messages = list(checked_messages(uploads, *self._anchors.shape))
+        labels, means, _ = uploaded_pairs(uploads, *self._anchors.shape)
         metrics = {}
-        if any(len(message["labels"]) for message in messages):
-            means = torch.cat([message["means"] for message in messages])
-            labels = torch.cat([message["labels"] for message in messages])
+        if len(labels):
             centroids = class_means(means.double(), labels, len(self._seen))
             if self.variant == "ema":
-                moved = self.decay * self._anchors[centroids.labels].double() + (1 - self.decay) * centroids.means
+                moved = self.decay * self._anchors[centroids.labels].double() + (1 - self.decay) * centroids.rows
                 self._anchors[centroids.labels] = moved.float()
             else:
-                metrics["loss"] = self._train(means, labels, mean_of_min(centroids.means), round)
+                metrics["loss"] = self._train(means, labels, mean_of_min(centroids.rows), round)
             self._seen[labels] = True
         return {"num_prototypes": float(len(self._anchors)), "margin": mean_of_min(self._anchors), **metrics}
 
@@ -131,7 +129,7 @@ class SemanticAnchors(Aggregator):
 
     def broadcast(self) -> Message | None:
         """Return ``labels``, ``values`` and ``seen`` of all classes; before the first update too."""
-        return existing_rows(self._anchors, torch.ones_like(self._seen), self._seen)
+        return ClassTable.full(self._anchors, self._seen).to_message()
 
     def state(self) -> dict[str, Tensor]:
         """Return the live state."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fedsaf.prototypes.statistics import class_means
+from fedsaf.prototypes.class_means import class_means
 from fedsaf.prototypes.text_sources import OFFSET_STD
 
 
@@ -74,7 +74,7 @@ class PromptedEncoder(nn.Module):
     def _encode(self) -> Tensor:
         output = self._model(**self._tokens)
         vectors = output["text_embeds"] if "text_embeds" in output else output["last_hidden_state"][:, 0]
-        return class_means(vectors, self._owner, int(self._owner[-1]) + 1).means
+        return class_means(vectors, self._owner, int(self._owner[-1]) + 1).rows
 
     def forward(self) -> Tensor:
         """Return (C, v)."""

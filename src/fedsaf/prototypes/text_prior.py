@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from fedsaf.core.contracts import Aggregator, restore
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
+from fedsaf.prototypes.class_means import class_means
+from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
 from fedsaf.prototypes.projection import semi_orthogonal
-from fedsaf.prototypes.statistics import class_means
-from fedsaf.prototypes.table import checked_messages, existing_rows
 from fedsaf.prototypes.text_sources import SOURCES, TextSettings
 
 NORM_FLOOR = 1e-8
@@ -118,7 +118,7 @@ class TextPrior(Aggregator):
         """Train towards the uploads of one round.
 
         Args:
-            uploads: messages with ``labels`` (K,) and ``means`` (K, d); K may be 0. Without any pair nothing happens.
+            uploads: messages with ``labels`` (K,) and ``values`` (K, d); K may be 0. Without any pair nothing happens.
             round: not used.
 
         Returns:
@@ -126,17 +126,15 @@ class TextPrior(Aggregator):
 
         Raises:
             ValueError: malformed message.
-            FloatingPointError: NaN or Inf in the means, or a training that diverges.
+            FloatingPointError: NaN or Inf in the values, or a training that diverges.
         """
-        messages = list(checked_messages(uploads, *self._shape))
+        labels, means, _ = uploaded_pairs(uploads, *self._shape)
         metrics = {}
-        if any(len(message["labels"]) for message in messages):
-            means = torch.cat([message["means"] for message in messages]).double()
-            labels = torch.cat([message["labels"] for message in messages])
-            targets = class_means(means, labels, self._shape[0])
+        if len(labels):
+            targets = class_means(means.double(), labels, self._shape[0])
             optimizer = torch.optim.SGD([*self._learn.values(), self._scale], lr=self.lr)
             for _ in range(self.steps):
-                loss = scaled_cosine_loss(targets.means.float(), targets.labels, self._table(), self._scale)
+                loss = scaled_cosine_loss(targets.rows.float(), targets.labels, self._table(), self._scale)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -149,7 +147,7 @@ class TextPrior(Aggregator):
     @torch.no_grad()
     def broadcast(self) -> Message | None:
         """Return ``labels``, ``values``, ``seen`` of all classes and ``scale`` (1,), which is s; in round 0 too."""
-        message = existing_rows(self._table(), torch.ones_like(self._seen), self._seen)
+        message = ClassTable.full(self._table(), self._seen).to_message()
         return message | {"scale": self._scale.detach().clone()}
 
     def state_dict(self) -> dict[str, Tensor]:

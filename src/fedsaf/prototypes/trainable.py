@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from fedsaf.core.contracts import Aggregator
 from fedsaf.core.seeding import seeded, torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
+from fedsaf.prototypes.class_means import class_means
+from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
 from fedsaf.prototypes.margins import max_of_min, max_pair
-from fedsaf.prototypes.statistics import class_means
-from fedsaf.prototypes.table import checked_messages, existing_rows
 
 SQUARE_FLOOR = 1e-12
 """Squared distances below this are 0, and constant: the slope of the root is infinite there."""
@@ -185,7 +185,7 @@ class Trainable(Aggregator):
         """Train on the pairs of one round.
 
         Args:
-            uploads: messages with ``labels`` (K,) and ``means`` (K, d); K may be 0. Without any pair nothing happens.
+            uploads: messages with ``labels`` (K,) and ``values`` (K, d); K may be 0. Without any pair nothing happens.
             round: keys the order of pairs.
 
         Returns:
@@ -194,13 +194,11 @@ class Trainable(Aggregator):
 
         Raises:
             ValueError: malformed message.
-            FloatingPointError: NaN or Inf in the means, or a training that diverges.
+            FloatingPointError: NaN or Inf in the values, or a training that diverges.
         """
-        messages = list(checked_messages(uploads, *self._embeddings.shape))
+        labels, means, _ = uploaded_pairs(uploads, *self._embeddings.shape)
         metrics = {}
-        if any(len(message["labels"]) for message in messages):
-            means = torch.cat([message["means"] for message in messages])
-            labels = torch.cat([message["labels"] for message in messages])
+        if len(labels):
             margin = self._margin_of(means, labels)
             before, after = self.training.run(
                 lambda: self._network(self._embeddings),
@@ -217,7 +215,7 @@ class Trainable(Aggregator):
 
     def _margin_of(self, means: Tensor, labels: Tensor) -> float:
         if self.margin in MARGINS:
-            centroids = class_means(means.double(), labels, len(self._mask)).means
+            centroids = class_means(means.double(), labels, len(self._mask)).rows
             return min(MARGINS[self.margin](centroids), self.max_margin)
         return self.fixed_margin if self.margin == "fixed" else 0.0
 
@@ -228,7 +226,7 @@ class Trainable(Aggregator):
         None before the first update, unless ``send_initial``.
         """
         table = self._network(self._embeddings).detach()
-        return existing_rows(table, self._mask, None if self.predict_unseen else self._seen)
+        return ClassTable(table, self._mask, seen=None if self.predict_unseen else self._seen).to_broadcast()
 
     def state(self) -> dict[str, Tensor]:
         """Return the live state."""

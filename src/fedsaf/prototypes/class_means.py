@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedsaf.core.types import ClassStatistics
+from fedsaf.prototypes.class_table import ClassTable
 
 
-def class_means(z: Tensor, y: Tensor, num_classes: int) -> ClassStatistics:
-    """Mean representation of each class that occurs, P_i^c of FedProto; differentiable in ``z``.
+def class_means(z: Tensor, y: Tensor, num_classes: int) -> ClassTable:
+    """Mean representation of each class that occurs, P_i^c of FedProto, and its counts; differentiable in ``z``.
 
     Computed in float32 (float64 for float64 input) whatever the autocast.
 
@@ -23,34 +23,32 @@ def class_means(z: Tensor, y: Tensor, num_classes: int) -> ClassStatistics:
         num_classes: C.
 
     Returns:
-        Statistics of the K classes that occur, ascending; K = 0 for B = 0.
+        Table of the K classes that occur; K = 0 for B = 0.
 
     Raises:
         ValueError: a label outside [0, C).
 
-    >>> statistics = class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([2, 0, 2]), num_classes=4)
-    >>> statistics.labels.tolist(), statistics.means.tolist(), statistics.counts.tolist()
-    ([0, 2], [[3.0], [3.0]], [1, 2])
+    >>> table = class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([2, 0, 2]), num_classes=4)
+    >>> table.labels.tolist(), table.rows.tolist(), table.counts.tolist()
+    ([0, 2], [[3.0], [3.0]], [1, 0, 2, 0])
     """
     with torch.autocast(z.device.type, enabled=False):
         labels, sums, counts = _class_sums(z if z.dtype == torch.float64 else z.float(), y, num_classes)
-        return ClassStatistics(labels, sums / counts[:, None], counts)
+        return ClassTable.of_rows(labels, sums / counts[:, None], num_classes, counts=counts)
 
 
 class ClassMeans:
     """Class means of a stream of batches, summed in float64.
 
     The result depends on the order of the batches only in the last bits of a double, hardly ever in float32.
+
+    Args:
+        num_classes: C.
+        width: d.
     """
 
-    def __init__(self, num_classes: int, feature_dim: int) -> None:
-        """Start with no sample.
-
-        Args:
-            num_classes: C.
-            feature_dim: d.
-        """
-        self._sums = torch.zeros(num_classes, feature_dim, dtype=torch.float64)
+    def __init__(self, num_classes: int, width: int) -> None:
+        self._sums = torch.zeros(num_classes, width, dtype=torch.float64)
         self._counts = torch.zeros(num_classes, dtype=torch.int64)
 
     def add(self, z: Tensor, y: Tensor) -> None:
@@ -68,18 +66,17 @@ class ClassMeans:
         self._sums[labels] += sums
         self._counts[labels] += counts
 
-    def compute(self) -> ClassStatistics:
-        """Return the means of the classes met so far, on the CPU in float32.
+    def compute(self) -> ClassTable:
+        """Return means and counts of the classes met so far, on the CPU in float32.
 
         Raises:
             FloatingPointError: a mean is NaN or Inf.
         """
-        sums, counts = self._sums.cpu(), self._counts.cpu()
-        labels = counts.nonzero().squeeze(1)
-        means = (sums[labels] / counts[labels, None]).float()
+        counts = self._counts.cpu()
+        means = (self._sums.cpu() / counts.clamp_min(1)[:, None]).float()
         if not means.isfinite().all():
             raise FloatingPointError("class means: NaN or Inf in the representations")
-        return ClassStatistics(labels, means, counts[labels])
+        return ClassTable(means, counts > 0, counts)
 
 
 def _class_sums(z: Tensor, y: Tensor, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
