@@ -12,7 +12,7 @@ TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline
 TIER ?= small
 LAUNCHER ?= basic
 SEEDS ?=
-REBUILD := src/rebuild.py --tier $(TIER) --launcher $(LAUNCHER) --seeds "$(SEEDS)"
+REBUILD := src/rebuild.py --scale $(TIER) --launcher $(LAUNCHER) --seeds "$(SEEDS)"
 TARGETS := $(foreach n,1 2 3 4 5 6 7 8 9,table-$(n)) $(foreach n,1 3 5 6 7 8 9 10,figure-$(n)) structure-terms \
   $(foreach n,5 6 7 8 9 10,fedtgp-k$(n)) $(foreach n,2 3 4 5 6,fedproc-t$(n)) fedproc-figures
 .PHONY: $(TARGETS)
@@ -47,16 +47,16 @@ plan: $(READY) ## what a target would cost, measured, before anything starts: TA
 	$(RUN) $(REBUILD) --plan $(if $(TARGET),$(TARGET),table-$(TABLE)) $(ARGS)
 
 tune: $(READY) ## weights of each loss, chosen on samples that no table scores: TIER=, LAUNCHER=; ARGS=--write to use them
-	$(RUN) src/tune.py --tier $(TIER) --launcher $(LAUNCHER) $(ARGS)
+	$(RUN) src/tune.py --scale $(TIER) --launcher $(LAUNCHER) $(ARGS)
 
 dashboard: $(READY) ## a workspace and a report in W&B: TIER=; ARGS="--dry-run" writes what they would be
-	$(RUN) src/dashboard.py --tier $(TIER) $(ARGS)
+	$(RUN) src/dashboard.py --scale $(TIER) $(ARGS)
 
 sync: $(READY) ## upload runs that W&B mirrored offline; what has arrived is not sent again
 	$(RUN) src/sync.py $(ARGS)
 
-claims: $(READY) ## docs/claims.md: what recorded runs say about each claim of the papers; TIER= for one tier only
-	$(RUN) src/claims.py $(if $(filter file,$(origin TIER)),,--tier $(TIER)) $(ARGS)
+claims: $(READY) ## docs/claims.md: what recorded runs say about each claim of the papers; TIER= for one scale only
+	$(RUN) src/claims.py $(if $(filter file,$(origin TIER)),,--scale $(TIER)) $(ARGS)
 
 report: $(READY) ## report/index.html: claims, tables, figures and runs in one page that needs no network
 	$(RUN) src/page.py $(ARGS)

@@ -1,7 +1,7 @@
 """Entry: recorded runs -> what they say about each claim of the papers. Reads run folders only.
 
 Example:
-    python src/claims.py runs --tier small full
+    python src/claims.py runs --scale small full
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedsaf.reproduction.claims.definition import claim_definitions
 from fedsaf.reproduction.claims.judging import judge_all
 from fedsaf.reproduction.claims.text import counts, document, problems_of
 from fedsaf.reproduction.collect import collect
-from fedsaf.reproduction.selection import TIERS
+from fedsaf.reproduction.selection import SCALES
 from fedsaf.tracking.location import add_runs_argument, check_output, folders_of, load_environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_runs_argument(parser)
     parser.add_argument(
-        "--tier", nargs="+", choices=TIERS, default=["small", "full"], help="a claim has a line for each that has runs"
+        "--scale",
+        "--tier",
+        nargs="+",
+        choices=SCALES,
+        default=["small", "full"],
+        help="a claim has a line for each that has runs",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "claims.md", help="the page")
     options = parser.parse_args(arguments)
@@ -37,10 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not runs and options.output.exists():
         print(f"no finished run, so {options.output} is left as it is")
         return 1
-    judged = judge_all(claim_definitions().values(), options.tier, runs, aside)
+    judged = judge_all(claim_definitions().values(), options.scale, runs, aside)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     used = len({name for one in judged for name in one.runs})
-    sources = f"Tiers {' and '.join(options.tier)}: {used} recorded runs have a place in a claim."
+    sources = f"Scales {' and '.join(options.scale)}: {used} recorded runs have a place in a claim."
     write_atomically(options.output, document(judged, sources))
     print(f"{len(runs)} finished runs; {options.output}\n{counts(judged)}")
     faults = [f"{folder.folder}: {folder.reason}" for folder in aside if folder.is_fault]

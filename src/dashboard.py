@@ -1,4 +1,4 @@
-"""Entry: ``python src/dashboard.py --tier small``. Saves a workspace and a report of the mirrored runs in W&B."""
+"""Entry: ``python src/dashboard.py --scale small``. Saves a workspace and a report of the mirrored runs in W&B."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Entry: ``python src/rebuild.py table-3 --tier small``. Runs what a table or figure of the papers still lacks.
+"""Entry: ``python src/rebuild.py table-3 --scale small``. Runs what a table or figure of the papers still lacks.
 
 Every run is one of ``src/train.py``; what is finished is skipped, what was killed is resumed, and the same run is
 shared by all targets that want it. ``src/report.py`` makes tables and figures afterwards.
@@ -21,8 +21,8 @@ from fedsaf.reproduction.agreement import is_unseen
 from fedsaf.reproduction.figures.definition import figure_definitions
 from fedsaf.reproduction.launch import LAUNCHERS, fill, thread_words
 from fedsaf.reproduction.plan import Plan, expected_costs, plan_table
-from fedsaf.reproduction.selection import TIERS, table_definitions
-from fedsaf.reproduction.sweep import Composer, check_tier, runs_of, seeds_of
+from fedsaf.reproduction.selection import SCALES, table_definitions
+from fedsaf.reproduction.sweep import Composer, check_scale, runs_of, seeds_of
 from fedsaf.tracking.location import load_environment
 
 SOURCE = Path(__file__).resolve().parent
@@ -39,17 +39,19 @@ def main() -> int:
         seeds = seeds_of(options.seeds)
         threads = thread_words(options.launcher, options.jobs)
         if any(figure.target == options.target and figure.tables for figure in figure_definitions().values()):
-            check_tier(options.tier)
+            check_scale(options.scale)
             if options.plan:
                 print(f"{options.target} has no runs of its own: it is drawn from those of the tables")
                 return 0
-            return _report(options.target, options.tier, composer.compose(options.words)["results_root"])
-        plan = Plan(options.target, options.tier, runs_of(options.target, options.tier, options.words, seeds, composer))
+            return _report(options.target, options.scale, composer.compose(options.words)["results_root"])
+        plan = Plan(
+            options.target, options.scale, runs_of(options.target, options.scale, options.words, seeds, composer)
+        )
     except ConfigError as error:
         sys.exit(f"error: {error}")
-    for word in options.words if options.tier == "full" else ():
+    for word in options.words if options.scale == "full" else ():
         if not is_unseen(word.partition("=")[0]):
-            print(f"{word}: at tier full, runs with it count only in cells whose labels name it")
+            print(f"{word}: at scale full, runs with it count only in cells whose labels name it")
     jobs = 1 if options.launcher == "basic" else options.jobs
     console = Console(width=120)
     console.print(plan_table(plan, expected_costs(plan, composer, console, options.plan, threads), jobs))
@@ -58,10 +60,10 @@ def main() -> int:
     status = fill(plan, options.launcher, SOURCE / "train.py", jobs)
     if status == EXIT_AGAIN:
         return status
-    return max(status, _report(options.target, options.tier, plan.runs[0].config["results_root"]))
+    return max(status, _report(options.target, options.scale, plan.runs[0].config["results_root"]))
 
 
-def _report(target: str, tier: str, results: str) -> int:
+def _report(target: str, scale: str, results: str) -> int:
     """Make the tables and figures of a target from the recorded runs; return the exit status."""
     tables = [name for name, table in table_definitions().items() if table.target == target]
     figures = [name for name, figure in figure_definitions().items() if figure.target == target]
@@ -69,7 +71,7 @@ def _report(target: str, tier: str, results: str) -> int:
         return 0
     words = [*(["--table", *tables] if tables else []), *(["--figure", *figures] if figures else [])]
     Path(results).mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(SOURCE / "report.py"), results, "--tier", tier, *words]
+    command = [sys.executable, str(SOURCE / "report.py"), results, "--scale", scale, *words]
     return subprocess.run(command, check=False).returncode
 
 
@@ -77,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", help="table-1 ... table-9, figure-1 ..., fedtgp-k5 ..., fedproc-t2 ...")
     parser.add_argument("words", nargs="*", help="further override words for every run")
-    parser.add_argument("--tier", default="small", help=f"{', '.join(TIERS)} (default small)")
+    parser.add_argument("--scale", "--tier", default="small", help=f"{', '.join(SCALES)} (default small)")
     parser.add_argument("--launcher", default="basic", help=", ".join(LAUNCHERS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side, not with basic")
     parser.add_argument("--seeds", default="", help="instead of the experiment's, such as 0,1")

@@ -1,7 +1,7 @@
 """Entry: recorded runs -> the tables and figures of the papers, beside the printed numbers. Reads run folders only.
 
 Example:
-    python src/report.py runs --tier small --table saf-t3 --figure figure-7
+    python src/report.py runs --scale small --table saf-t3 --figure figure-7
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedsaf.reproduction.collect import collect
 from fedsaf.reproduction.figures.build import BuiltFigure, build, write
 from fedsaf.reproduction.figures.definition import figure_definitions, figures_of
 from fedsaf.reproduction.render import comma_separated, latex, markdown
-from fedsaf.reproduction.selection import TIERS, table_definitions, tables_of
+from fedsaf.reproduction.selection import SCALES, table_definitions, tables_of
 from fedsaf.reproduction.tables import FilledTable, fill
 from fedsaf.tracking.location import add_runs_argument, check_output, folders_of, load_environment
 
@@ -31,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load_environment(ROOT / ".env")
     options = _options(arguments)
     runs, aside = collect(options.runs)
-    tables = [fill(definition, options.tier, runs, aside) for definition in options.table]
-    figures = [build(definition, options.tier, runs, aside) for definition in options.figure]
+    tables = [fill(definition, options.scale, runs, aside) for definition in options.table]
+    figures = [build(definition, options.scale, runs, aside) for definition in options.figure]
     options.output.mkdir(parents=True, exist_ok=True)
     where = ", ".join(map(str, options.runs)) or "no folder"
-    print(f"{len(runs)} finished runs in {where}; tables and figures of tier {options.tier} in {options.output}")
+    print(f"{len(runs)} finished runs in {where}; tables and figures of scale {options.scale} in {options.output}")
     for table in tables:
         _write(table, options.output)
     for figure in figures:
@@ -50,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if figure.is_empty:
             empty.append((figure.definition.name, ", ".join(figure.definition.run_targets)))
     for name, target in empty if options.is_chosen else ():
-        print(f"{name}: no finished run of tier {options.tier}; its runs: {target}")
+        print(f"{name}: no finished run of scale {options.scale}; its runs: {target}")
     return int(bool(faults) or bool(options.is_chosen and empty))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_runs_argument(parser)
-    parser.add_argument("--tier", choices=TIERS, default="small", help="whose runs; tiers are never mixed")
+    parser.add_argument("--scale", "--tier", choices=SCALES, default="small", help="whose runs; scales are never mixed")
     parser.add_argument("--table", nargs="+", metavar="NAME", help="tables, by name or target")
     parser.add_argument("--figure", nargs="+", metavar="NAME", help="figures, by name or target; default: everything")
     parser.add_argument("--output", type=Path, default=Path("report"), help="folder of the tables; figures/ in it")
@@ -76,7 +76,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _write(table: FilledTable, folder: Path) -> None:
     """Write one file per format, and say how full the table is."""
     for ending, render in FORMATS.items():
-        write_atomically(folder / f"{table.definition.name}_{table.tier}.{ending}", render(table))
+        write_atomically(folder / f"{table.definition.name}_{table.scale}.{ending}", render(table))
     num_cells = len(list(table))
     if table.num_filled:
         print(f"{table.definition.name}: {table.num_filled} of {num_cells} cells")

@@ -1,7 +1,7 @@
-"""Entry: ``python src/tune.py --tier small``. Chooses lambda and gamma of each loss on held-out samples.
+"""Entry: ``python src/tune.py --scale small``. Chooses lambda and gamma of each loss on held-out samples.
 
 Runs what the experiment ``tune`` still lacks, prints all scores, and writes the chosen weights to
-``report/tuned.yaml``; ``--write`` also makes them those of the tier.
+``report/tuned.yaml``; ``--write`` also makes them those of the scale.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.reproduction.collect import collect
 from fedsaf.reproduction.launch import LAUNCHERS, fill, thread_words
 from fedsaf.reproduction.plan import Plan, expected_costs, plan_table
-from fedsaf.reproduction.selection import TIERS
+from fedsaf.reproduction.selection import SCALES
 from fedsaf.reproduction.sweep import Composer, runs_of
 from fedsaf.reproduction.tuning import EXPERIMENT, check_writable, chosen, score_table, scores, tuned, write_weights
 from fedsaf.tracking.closing import wide_console
@@ -39,9 +39,9 @@ def main() -> int:
     try:
         threads = thread_words(options.launcher, options.jobs)
         if options.write and options.words:
-            raise ConfigError(f"--write: weights chosen under {' '.join(options.words)} are not those of the tier")
+            raise ConfigError(f"--write: weights chosen under {' '.join(options.words)} are not those of the scale")
         composer = Composer(CONF)
-        plan = Plan(EXPERIMENT, options.tier, runs_of(EXPERIMENT, options.tier, options.words, None, composer))
+        plan = Plan(EXPERIMENT, options.scale, runs_of(EXPERIMENT, options.scale, options.words, None, composer))
         if options.write:
             check_writable(plan.runs)
         jobs = 1 if options.launcher == "basic" else options.jobs
@@ -58,7 +58,7 @@ def main() -> int:
         options.out.write_text(yaml.safe_dump(tuned(best), sort_keys=False), encoding="utf-8")
         console.print(f"chosen weights: {options.out}")
         for path in write_weights(best, plan.runs, CONF) if options.write and not lost else ():
-            console.print(f"tier {options.tier} uses {path}")
+            console.print(f"scale {options.scale} uses {path}")
     except ConfigError as error:
         sys.exit(f"error: {error}")
     if lost:
@@ -72,11 +72,11 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="further override words for every run")
-    parser.add_argument("--tier", default="small", help=f"{', '.join(TIERS)} (default small)")
+    parser.add_argument("--scale", "--tier", default="small", help=f"{', '.join(SCALES)} (default small)")
     parser.add_argument("--launcher", default="basic", help=", ".join(LAUNCHERS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side, not with basic")
     parser.add_argument("--out", type=Path, default=Path("report/tuned.yaml"), help="where the chosen weights go")
-    parser.add_argument("--write", action="store_true", help="write conf/tier_alignment, which the tier then reads")
+    parser.add_argument("--write", action="store_true", help="write conf/scale_alignment, which the scale then reads")
     return parser
 
 

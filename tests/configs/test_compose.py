@@ -32,22 +32,22 @@ def composed(*words):
 
 
 def words_of(group, choice):
-    """A file of ``tier_<group>`` is chosen by that group and the tier together; of validation, by the data set too.
+    """A file of ``scale_<group>`` is chosen by that group and the scale together; of validation, by the data set too.
 
-    Of ``regime_<group>`` and ``setting_<group>`` it is chosen by both words, in this order.
+    Of ``paper_<group>`` and ``scenario_<group>`` it is chosen by both words, in this order.
     """
     if not is_derived(group):
         return [f"{group}={choice}", *NEEDS.get(choice, [])]
-    if not group.startswith("tier_"):
+    if not group.startswith("scale_"):
         first, second = group.split("_")
         known = [path.stem for path in (CONF / first).glob("*.yaml")]
         name = max((one for one in known if choice.startswith(f"{one}_")), key=len)
         return [f"{first}={name}", f"{second}={choice.removeprefix(f'{name}_')}"]
-    (base, _, tier), group = choice.rpartition("_"), group.removeprefix("tier_")
+    (base, _, scale), group = choice.rpartition("_"), group.removeprefix("scale_")
     if group != "validation":
-        return [f"{group}={base}", f"tier={tier}"]
+        return [f"{group}={base}", f"scale={scale}"]
     name = max((path.stem for path in (CONF / "dataset").glob("*.yaml") if base.endswith(f"_{path.stem}")), key=len)
-    return [f"{group}={base.removesuffix(f'_{name}')}", f"dataset={name}", f"tier={tier}"]
+    return [f"{group}={base.removesuffix(f'_{name}')}", f"dataset={name}", f"scale={scale}"]
 
 
 @pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda value: value)

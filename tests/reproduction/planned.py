@@ -10,8 +10,8 @@ COMPOSER = Composer(Path(__file__).resolve().parents[2] / "conf")
 
 
 @cache
-def planned(target, tier):
+def planned(target, scale):
     return [
         RecordedRun(run.folder, run.config, run.choices, {}, [], [], None, (*run.frame, *run.own))
-        for run in runs_of(target, tier, [], None, COMPOSER)
+        for run in runs_of(target, scale, [], None, COMPOSER)
     ]

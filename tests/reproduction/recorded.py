@@ -23,12 +23,12 @@ CHOICES = {
     "method": "fedsaf_gcsa",
     "alignment": "gcsa",
     "prototype": "mean",
-    "regime": "fedsaf",
+    "paper": "fedsaf",
     "protocol": "paper",
 }
 CONFIG = {
     "seed": 0,
-    "tier": "full",
+    "scale": "full",
     "stand_in_for": None,
     "diagnostics_every": 5,
     "dataset": {"max_samples": None},
@@ -52,11 +52,11 @@ LINE = ((0, 0, 0.0), (0, 1, 10.0), (1, 0, 1.0), (1, 1, 11.0))
 """Local prototypes on a line, in which classes are near and clients are not."""
 
 
-def of_tier(tier: str | None, method: str) -> dict[str, Any]:
-    """Return what runs of a tier and method have by themselves: length and weights."""
+def of_scale(scale: str | None, method: str) -> dict[str, Any]:
+    """Return what runs of a scale and method have by themselves: length and weights."""
     loss = method.removeprefix("fedsaf_")
     known = loss if loss in ("mse", "cosine", "rcsa") else "gcsa"
-    return {"rounds": 60 if tier == "small" else 300, "alignment": dict(weights_of(known, tier or "full"))}
+    return {"rounds": 60 if scale == "small" else 300, "alignment": dict(weights_of(known, scale or "full"))}
 
 
 def record_uploads(folder: Path, rows: Sequence[tuple[int, int, float]]) -> None:
@@ -109,7 +109,7 @@ def record_run(
         changes: values of the configuration that differ; a dict is merged.
     """
     choices = CHOICES | (choices or {})
-    config = json.loads(json.dumps(CONFIG)) | of_tier(changes.get("tier", "full"), choices["method"])
+    config = json.loads(json.dumps(CONFIG)) | of_scale(changes.get("scale", "full"), choices["method"])
     for key, value in changes.items():
         config[key] = config.get(key, {}) | value if isinstance(value, dict) else value
     if uploads:

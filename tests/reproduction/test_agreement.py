@@ -1,4 +1,4 @@
-"""What is compared has all in common that no label names; at tier full, what no label names is as in the paper."""
+"""What is compared has all in common that no label names; at scale full, what no label names is as in the paper."""
 
 import pytest
 
@@ -25,7 +25,7 @@ CHANGES = {
     "protocol.last_batch": {"protocol": {"last_batch": "merge"}},
     "fabric.precision": {"fabric": {"precision": "bf16-mixed"}},
 }
-"""Values that no label of Table III at tier small names, each as one side has it and the other has not."""
+"""Values that no label of Table III at scale small names, each as one side has it and the other has not."""
 LOSSES = ("mse", "cosine", "gcsa", "rcsa")
 
 
@@ -37,7 +37,7 @@ def record_losses(root, changes, changed):
                 own["partition"] = {"alpha": alpha} | own["partition"]
                 choices = {"method": f"fedsaf_{loss}", "alignment": loss, "partition": "dirichlet"}
                 hits = 50 + 5 * (loss in ("gcsa", "rcsa")) + seed % 2
-                record_run(root / f"{loss}{seed}{alpha}", hits, choices=choices, seed=seed, tier="small", **own)
+                record_run(root / f"{loss}{seed}{alpha}", hits, choices=choices, seed=seed, scale="small", **own)
 
 
 def verdict(root):
@@ -72,7 +72,7 @@ def test_sides_that_differ_in_what_no_label_names_are_neither_judged_nor_ranked(
 
 
 def test_tokens_and_word_counts_are_not_ranked_together(tmp_path):
-    shared = {"tier": "small", "partition": {"clients_per_domain": 1}}
+    shared = {"scale": "small", "partition": {"clients_per_domain": 1}}
     for loss, dataset, group in (("mse", "amazon_review", "htfe6_txt"), ("gcsa", "amazon_review_counts", "amazon_mlp")):
         choices = {"method": f"fedsaf_{loss}", "alignment": loss, "dataset": dataset, "partition": "by_domain"}
         form = {"dataset": {"form": "tokens" if loss == "mse" else "counts"}}
@@ -97,10 +97,10 @@ def test_tokens_and_word_counts_are_not_ranked_together(tmp_path):
         "levels=none",
     ],
 )
-def test_a_word_that_leaves_the_papers_experiment_keeps_a_run_out_of_tier_full(tmp_path, word):
+def test_a_word_that_leaves_the_papers_experiment_keeps_a_run_out_of_scale_full(tmp_path, word):
     choices = {"method": "fedproto", "alignment": "mse_instance"}
-    record_run(tmp_path / "run", choices=choices, words=["experiment=table_1", "tier=full", word])
-    record_run(tmp_path / "small", choices=choices, words=[word], tier="small")
+    record_run(tmp_path / "run", choices=choices, words=["experiment=table_1", "scale=full", word])
+    record_run(tmp_path / "small", choices=choices, words=[word], scale="small")
     table = fill(table_definitions()["saf-t1"], "full", *collect([tmp_path]))
     assert table.num_filled == 0
     (problem,) = {problem for cell in table for problem in cell.problems}
@@ -110,7 +110,7 @@ def test_a_word_that_leaves_the_papers_experiment_keeps_a_run_out_of_tier_full(t
 
 def test_words_that_labels_name_or_that_change_no_number_leave_a_run_in(tmp_path):
     words = [
-        *("experiment=table_8", "tier=full", "method=fedsaf_gcsa", "dataset=cifar10", "seed=0", "partition.alpha=0.1"),
+        *("experiment=table_8", "scale=full", "method=fedsaf_gcsa", "dataset=cifar10", "seed=0", "partition.alpha=0.1"),
         *("fabric.threads=1", "fabric=default", "logger=none", "progress=false", "results_root=here", "store=disk"),
         *(
             "eval_batch_size=50",
@@ -148,17 +148,17 @@ def test_a_figure_says_what_its_series_do_not_share(tmp_path):
 
 @pytest.mark.parametrize(("setting", "filled"), [("fedproc_cifar100", 1), ("fedproc_cifar10", 0)])
 def test_data_stand_in_a_table_of_fedproc_with_the_setting_that_is_theirs(tmp_path, setting, filled):
-    choices = {"regime": "fedproc", "setting": setting, "model_group": "moon_cnn", "dataset": "cifar100"}
+    choices = {"paper": "fedproc", "scenario": setting, "model_group": "moon_cnn", "dataset": "cifar100"}
     choices |= {"method": "moon", "partition": "dirichlet_0.5"}
     changes = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100}
     changes["partition"] = {"alpha": 0.5, "seed": 0, "generator": "numpy"}
-    record_run(tmp_path / "run", choices=choices, words=[f"setting={setting}", "dataset=cifar100"], **changes)
+    record_run(tmp_path / "run", choices=choices, words=[f"scenario={setting}", "dataset=cifar100"], **changes)
     assert fill(table_definitions()["proc-t2"], "full", *collect([tmp_path])).num_filled == filled
 
 
 def test_runs_from_other_places_of_the_same_data_are_compared(tmp_path):
     for loss, path in (("mse", "here"), ("gcsa", "there")):
         choices = {"method": f"fedsaf_{loss}", "alignment": loss}
-        record_run(tmp_path / loss, choices=choices, dataset={"max_samples": None, "path": path}, tier="small")
+        record_run(tmp_path / loss, choices=choices, dataset={"max_samples": None, "path": path}, scale="small")
     _, column = first_column(tmp_path)
     assert [cell.rank for cell in column if cell.ours] == [1, 1]

@@ -25,8 +25,8 @@ NOT_IN_THE_PAPER = {"saf-t3-half (CIFAR-100)"}
 """Claims of a text that the table of the same paper does not bear out."""
 
 
-def judged(root, name, tier="full"):
-    return judge(claim_definitions()[name], tier, *collect([root]))
+def judged(root, name, scale="full"):
+    return judge(claim_definitions()[name], scale, *collect([root]))
 
 
 def record_losses(root, hits, alphas=(0.1, 0.5, 1.0), **changes):
@@ -36,7 +36,7 @@ def record_losses(root, hits, alphas=(0.1, 0.5, 1.0), **changes):
             for alpha in alphas:
                 choices = {"method": f"fedsaf_{loss}", "partition": "dirichlet", **changes.get("choices", {})}
                 others = {key: value for key, value in changes.items() if key != "choices"}
-                folder = root / f"{loss}_{seed}_{alpha}_{changes.get('tier', 'full')}"
+                folder = root / f"{loss}_{seed}_{alpha}_{changes.get('scale', 'full')}"
                 record_run(folder, number, choices=choices, seed=seed, partition={"alpha": alpha}, **others)
 
 
@@ -109,18 +109,18 @@ def test_only_seeds_that_both_sides_have_count(tmp_path):
     assert effect.notes == [f"{STRUCTURE}: only some places have seed 2"]
 
 
-def test_tiers_are_never_mixed(tmp_path):
-    record_losses(tmp_path, {key: GAIN[key] for key in ("gcsa", "rcsa")}, tier="small")
+def test_scales_are_never_mixed(tmp_path):
+    record_losses(tmp_path, {key: GAIN[key] for key in ("gcsa", "rcsa")}, scale="small")
     record_losses(tmp_path, {key: GAIN[key] for key in ("mse", "cosine")})
-    for tier in ("small", "full"):
-        found = judged(tmp_path, STRUCTURE, tier)
+    for scale in ("small", "full"):
+        found = judged(tmp_path, STRUCTURE, scale)
         assert found.verdict == "undecided"
         assert {effect.reason for effect in found.effects} == {"2 of 4 places without a run that counts"}
 
 
 def test_runs_on_different_data_are_not_compared(tmp_path):
-    record_losses(tmp_path, {key: GAIN[key] for key in ("gcsa", "rcsa")}, tier="small")
-    stand_in = {"choices": {"dataset": "digits"}, "stand_in_for": "cifar10", "tier": "small"}
+    record_losses(tmp_path, {key: GAIN[key] for key in ("gcsa", "rcsa")}, scale="small")
+    stand_in = {"choices": {"dataset": "digits"}, "stand_in_for": "cifar10", "scale": "small"}
     record_losses(tmp_path, {key: GAIN[key] for key in ("mse", "cosine")}, **stand_in)
     found = judged(tmp_path, STRUCTURE, "small")
     assert found.effects[0].reason == "runs on different data: the named, digits"
@@ -187,7 +187,7 @@ def record_dimensions(root, setting, numbers, share):
     protocol = {"num_clients": 9, "rounds": 50, "protocol": {"initialisation": start}}
     for seed, number in enumerate(numbers):
         diagnostics = {"effective_dimension": number, "coordinate": 2.0, "rigid": 2 * (share + seed / 100)}
-        choices = {"setting": setting}
+        choices = {"scenario": setting}
         record_run(root / f"{setting}{seed}", choices=choices, seed=seed, diagnostics=diagnostics, **protocol)
 
 
@@ -347,9 +347,9 @@ def test_an_empty_folder_gives_a_page_without_a_verdict(tmp_path, capsys):
     assert "0 finished runs" in capsys.readouterr().out
 
 
-def test_a_claim_has_a_line_for_each_tier_with_runs(tmp_path):
+def test_a_claim_has_a_line_for_each_scale_with_runs(tmp_path):
     record_losses(tmp_path / "runs", GAIN)
-    record_losses(tmp_path / "runs", GAIN, tier="small")
+    record_losses(tmp_path / "runs", GAIN, scale="small")
     main([str(tmp_path / "runs"), "--output", str(tmp_path / "claims.md")])
     lines = [
         line
@@ -357,7 +357,7 @@ def test_a_claim_has_a_line_for_each_tier_with_runs(tmp_path):
         if "| CIFAR-10: structural alignment (" in line
     ]
     assert [line.split("|")[3].strip() for line in lines] == [
-        f"{tier}: 36 runs, seeds 0, 1, 2" for tier in ("small", "full")
+        f"{scale}: 36 runs, seeds 0, 1, 2" for scale in ("small", "full")
     ]
     assert all(line.endswith("| **holds** |") for line in lines)
 

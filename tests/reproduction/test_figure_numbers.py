@@ -15,8 +15,8 @@ TGP = {"num_clients": 20, "batch_size": 10, "local_epochs": 1, "rounds": 2000}
 PROC = {"num_clients": 10, "batch_size": 64, "local_epochs": 10, "rounds": 100}
 PROC["partition"] = {"alpha": 0.5, "seed": 0, "generator": "numpy"}
 PROC_CHOICES = {
-    "regime": "fedproc",
-    "setting": "fedproc_cifar10",
+    "paper": "fedproc",
+    "scenario": "fedproc_cifar10",
     "model_group": "moon_cnn",
     "partition": "dirichlet_0.5",
 }
@@ -44,7 +44,7 @@ def test_figure_1_mean_and_range_over_seeds(drawn, tmp_path):
         dimensions = [{"effective_dimension": 4.0 + seed}, {"effective_dimension": 8.0 + 2 * seed}]
         record_run(
             tmp_path / f"a{seed}",
-            choices={"setting": "hetero_local"},
+            choices={"scenario": "hetero_local"},
             protocol={"initialisation": "independent"},
             seed=seed,
             num_clients=9,
@@ -164,7 +164,7 @@ def test_figure_10_accuracy_by_local_epochs(drawn, tmp_path):
 
 
 def test_margins_of_the_server_and_of_the_best_client(drawn, tmp_path):
-    choices = {"regime": "fedtgp", "model_group": "htfe8", "method": "fedproto", "alignment": "mse_instance"}
+    choices = {"paper": "fedtgp", "model_group": "htfe8", "method": "fedproto", "alignment": "mse_instance"}
     margins = [{"global_margin_mean": 0.5}, {"global_margin_mean": 0.25}]
     record_run(tmp_path / "a", choices=CIFAR100 | choices, diagnostics=margins, **TGP)
     rows, found = drawn("tgp-k5")

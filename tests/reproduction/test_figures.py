@@ -18,7 +18,7 @@ from tests.reproduction.recorded import record_run, record_uploads
 
 @pytest.fixture
 def built(tmp_path):
-    return lambda name, tier="full": build(figure_definitions()[name], tier, *collect([tmp_path]))
+    return lambda name, scale="full": build(figure_definitions()[name], scale, *collect([tmp_path]))
 
 
 def picture(built):
@@ -44,7 +44,7 @@ def test_nothing_to_draw(built, tmp_path):
     for name in figure_definitions():
         empty = built(name)
         assert empty.is_empty
-        with pytest.raises(ValueError, match=f"{name}: no finished run of tier full"):
+        with pytest.raises(ValueError, match=f"{name}: no finished run of scale full"):
             write(empty, tmp_path / "out")
     assert not list(tmp_path.glob("out/*.csv"))
 
@@ -74,14 +74,14 @@ def test_one_seed_has_no_range(built, tmp_path):
     assert (corners[:, 1].min(), corners[:, 1].max()) == (50, 64)
 
 
-def test_the_caption_says_tier_rule_stand_in_and_what_is_left_out(built, tmp_path):
-    changes = {"tier": "small", "stand_in_for": "cifar10"}
+def test_the_caption_says_scale_rule_stand_in_and_what_is_left_out(built, tmp_path):
+    changes = {"scale": "small", "stand_in_for": "cifar10"}
     record_run(tmp_path / "a", 60, 55, choices={"dataset": "digits"}, **changes)
     text = caption_text(built("saf-f6", "small"), 1)
-    assert text.startswith("Tier small. Shown: classifier accuracy in % of each client")
+    assert text.startswith("Scale small. Shown: classifier accuracy in % of each client")
     assert "On digits in place of the data that are named (all numbers)." in text
     assert "Left out for want of runs, 9 in all: CIFAR-10, Local; and 8 more." in text
-    assert built("saf-f6", "full").is_empty, "tiers are never mixed, and nothing stands in at full"
+    assert built("saf-f6", "full").is_empty, "scales are never mixed, and nothing stands in at full"
 
 
 def test_a_run_with_nan_is_named_and_not_drawn(built, tmp_path):
@@ -144,7 +144,7 @@ def test_a_silhouette_needs_two_groups_and_one_of_several():
 
 def test_a_diagnostic_that_was_never_taken(built, tmp_path):
     protocol = {"initialisation": "independent"}
-    record_run(tmp_path / "a", choices={"setting": "homo_local"}, num_clients=9, rounds=50, protocol=protocol)
+    record_run(tmp_path / "a", choices={"scenario": "homo_local"}, num_clients=9, rounds=50, protocol=protocol)
     figure = built("saf-f1")
     assert figure.is_empty
     assert figure.numbers.problems == ["Homo-Local: a has no number of this kind"]

@@ -20,7 +20,7 @@ REBUILD = Path(__file__).resolve().parents[2] / "src" / "rebuild.py"
 def runs(**values):
     """Runs of one experiment over the product of two axes."""
     return [
-        PlannedRun("table_3", (f"method={method}", f"seed={seed}"), ("experiment=table_3", "tier=smoke"), {}, {})
+        PlannedRun("table_3", (f"method={method}", f"seed={seed}"), ("experiment=table_3", "scale=smoke"), {}, {})
         for method in values["method"]
         for seed in values["seed"]
     ]
@@ -73,7 +73,7 @@ def test_a_missing_package_names_its_extra(monkeypatch):
 
 def test_the_entry_refuses_before_it_plans_or_writes(tmp_path):
     pytest.importorskip("submitit", reason="needs the extra sweep")
-    words = ["table-9", "--tier", "smoke", "--launcher", "submitit_slurm", f"results_root={tmp_path / 'runs'}"]
+    words = ["table-9", "--scale", "smoke", "--launcher", "submitit_slurm", f"results_root={tmp_path / 'runs'}"]
     result = subprocess.run(
         [sys.executable, str(REBUILD), *words], capture_output=True, text=True, env={"PATH": str(tmp_path)}, timeout=120
     )
@@ -84,7 +84,7 @@ def test_the_entry_refuses_before_it_plans_or_writes(tmp_path):
 
 def test_sweeps_are_split_until_none_is_too_large():
     planned = runs(method="abc", seed="0123")
-    assert sweeps(planned) == [["experiment=table_3", "tier=smoke", "method=a,b,c", "seed=0,1,2,3"]]
+    assert sweeps(planned) == [["experiment=table_3", "scale=smoke", "method=a,b,c", "seed=0,1,2,3"]]
     parts = sweeps(planned, most=2)
     started = [
         (method, seed)
@@ -171,7 +171,7 @@ def test_no_sweep_is_started_after_one_that_was_asked_to_stop(monkeypatch):
     answers = iter([1, 75, 0])
     monkeypatch.setattr(launch, "start", lambda *words: next(answers))
     planned = [
-        PlannedRun("table_3", (f"dataset={name}",), ("tier=smoke",), {"results_root": "nowhere"}, {}) for name in "abc"
+        PlannedRun("table_3", (f"dataset={name}",), ("scale=smoke",), {"results_root": "nowhere"}, {}) for name in "abc"
     ]
     monkeypatch.setattr(PlannedRun, "is_finished", False)
     assert fill(Plan("table-3", "smoke", planned), "basic", Path("train.py"), 1) == 75

@@ -61,9 +61,9 @@ def parsed(tmp_path):
     return Page(made(tmp_path).read_text(encoding="utf-8"))
 
 
-def record(tmp_path, tier="full"):
+def record(tmp_path, scale="full"):
     for name, (hits, method, seed) in HITS.items():
-        record_run(tmp_path / "runs" / name, hits, choices={"method": method}, seed=seed, tier=tier)
+        record_run(tmp_path / "runs" / name, hits, choices={"method": method}, seed=seed, scale=scale)
 
 
 def faults(page):
@@ -104,7 +104,7 @@ def test_rows_of_runs_say_what_the_summaries_say(tmp_path):
         assert (found["Method"], int(found["Seed"]), int(found["Rounds"])) == (method, seed, 300)
         assert (float(found["Upload MiB"]), float(found["Download MiB"])) == (450.0, 900.0)
         assert float(found["Minutes"]) == summary["seconds"]["total"] / 60 == 75
-        assert (found["Tier"], found["Rule"]) == ("full", "classifier")
+        assert (found["Scale"], found["Rule"]) == ("full", "classifier")
         assert "batch_size: 100" in row["text"]
 
 
@@ -198,10 +198,10 @@ def browser():
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """Where the page of runs in two tiers lies."""
+    """Where the page of runs in two scales lies."""
     folder = tmp_path_factory.mktemp("page")
     record(folder)
-    record_run(folder / "runs" / "small", 30, tier="small", seed=7)
+    record_run(folder / "runs" / "small", 30, scale="small", seed=7)
     return made(folder).as_uri()
 
 
@@ -243,17 +243,17 @@ def test_a_browser_sorts_and_filters(opened):
     assert len(shown_runs(opened)) == 4
 
 
-def test_a_browser_shows_one_tier_and_the_settings_of_a_run(opened):
-    opened.get_by_label("Tier").first.select_option("small")
+def test_a_browser_shows_one_scale_and_the_settings_of_a_run(opened):
+    opened.get_by_label("Scale").first.select_option("small")
     assert shown_runs(opened) == ["small"]
-    assert opened.locator("#tables div[data-tier=full]:visible").count() == 0
-    assert opened.locator("#tables div[data-tier=small]:visible").count() > 0
+    assert opened.locator("#tables div[data-scale=full]:visible").count() == 0
+    assert opened.locator("#tables div[data-scale=small]:visible").count() > 0
     settings = opened.locator("tr[data-run=small] details")
     assert not settings.locator("pre").is_visible()
     settings.locator("summary").focus()
     opened.keyboard.press("Enter")
     assert "batch_size: 100" in settings.locator("pre").inner_text()
-    opened.get_by_label("Tier").first.select_option("")
+    opened.get_by_label("Scale").first.select_option("")
     claims = opened.locator("#claims")
     claims.get_by_label("Verdict").select_option("undecided")
     assert claims.locator("tbody tr:visible").count() >= len(claim_definitions())

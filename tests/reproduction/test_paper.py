@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from fedsaf.reproduction.paper import AXES, paper_values, printed
-from fedsaf.reproduction.selection import TIERS, table_definitions
+from fedsaf.reproduction.selection import SCALES, table_definitions
 from fedsaf.tracking.intervals import spread_of
 
 COUNTS = {
@@ -71,8 +71,8 @@ def test_shared_cells_of_two_tables_ask_for_the_same_runs():
     for one, other in (("saf-t1", "saf-t3"), ("saf-t2", "saf-t7")):
         shared = [labels for labels in cells(tables[one]) if labels in cells(tables[other])]
         assert shared
-        for labels, tier in itertools.product(shared, TIERS):
-            assert tables[one].requirement(labels, tier) == tables[other].requirement(labels, tier)
+        for labels, scale in itertools.product(shared, SCALES):
+            assert tables[one].requirement(labels, scale) == tables[other].requirement(labels, scale)
 
 
 @pytest.mark.parametrize("table", table_definitions().values(), ids=lambda table: table.name)

@@ -84,9 +84,9 @@ KINDS = ("fedproc_t2", "fedtgp_k6_pathological", "table_5")
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
-def check_probe(experiment, tier):
+def check_probe(experiment, scale):
     composer = Composer(CONF)
-    run = runs_of(experiment.replace("_", "-"), tier, [], ["0"], composer)[-1]
+    run = runs_of(experiment.replace("_", "-"), scale, [], ["0"], composer)[-1]
     rates = measure(run, composer)
     assert min(rates.trained, rates.tested) > 0
     cost = cost_of(run, rates)
@@ -123,8 +123,8 @@ def test_what_is_not_known_is_measured_unless_it_takes_seconds(tmp_path, monkeyp
     done, other, longer = planned(tmp_path / "a"), planned(tmp_path / "b", 1), planned(tmp_path / "c", rounds=20)
     finish(done, 360)
 
-    def costs(tier, afresh=False):
-        plan, console = Plan("table-1", tier, [done, other, longer]), Console(file=io.StringIO())
+    def costs(scale, afresh=False):
+        plan, console = Plan("table-1", scale, [done, other, longer]), Console(file=io.StringIO())
         return expected_costs(plan, Composer(CONF), console, afresh)
 
     recorded, measured = 0.1, cost_of(longer, rates).hours

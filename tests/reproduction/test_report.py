@@ -8,7 +8,7 @@ from tests.reproduction.recorded import record_run
 
 def test_every_table_in_three_forms(tmp_path, capsys):
     record_run(tmp_path / "runs" / "run", 70)
-    assert main([str(tmp_path / "runs"), "--tier", "full", "--output", str(tmp_path / "out")]) == 0
+    assert main([str(tmp_path / "runs"), "--scale", "full", "--output", str(tmp_path / "out")]) == 0
     files = sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_file())
     assert len(files) == 3 * 21
     assert {"saf-t1_full.md", "tgp-k10_full.csv", "proc-t6_full.tex"} <= set(files)
@@ -23,12 +23,12 @@ def test_a_table_that_was_asked_for_and_has_no_run(tmp_path, capsys):
     arguments = [str(tmp_path / "runs"), "--output", str(tmp_path / "out")]
     assert main(arguments) == 0
     assert main([*arguments, "--table", "saf-t3"]) == 1
-    assert "saf-t3: no finished run of tier small; its runs: table-3" in capsys.readouterr().out
+    assert "saf-t3: no finished run of scale small; its runs: table-3" in capsys.readouterr().out
 
 
 def test_figures_by_name_or_target_and_no_table(tmp_path, capsys):
     record_run(tmp_path / "runs" / "run", 70)
-    arguments = [str(tmp_path / "runs"), "--tier", "full", "--output", str(tmp_path / "out"), "--figure"]
+    arguments = [str(tmp_path / "runs"), "--scale", "full", "--output", str(tmp_path / "out"), "--figure"]
     assert main([*arguments, "saf-f9", "figure-7"]) == 0
     assert "saf-f9: drawn, 27 places left out" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["figures"]
@@ -38,20 +38,20 @@ def test_figures_by_name_or_target_and_no_table(tmp_path, capsys):
     assert names == expected | {"saf-f7_full_silhouettes.csv"}
     assert main([*arguments, "figure-10", "figure-3"]) == 1
     printed = capsys.readouterr().out
-    assert "saf-f10: no finished run of tier full; its runs: figure-10" in printed
-    assert "saf-f3: no finished run of tier full; its runs: table-1, table-2, table-3, table-4" in printed
+    assert "saf-f10: no finished run of scale full; its runs: figure-10" in printed
+    assert "saf-f3: no finished run of scale full; its runs: table-1, table-2, table-3, table-4" in printed
 
 
 def test_without_a_choice_figures_are_made_too(tmp_path):
     record_run(tmp_path / "runs" / "run", 70)
-    assert main([str(tmp_path / "runs"), "--tier", "full", "--output", str(tmp_path / "out")]) == 0
+    assert main([str(tmp_path / "runs"), "--scale", "full", "--output", str(tmp_path / "out")]) == 0
     names = {path.name for path in (tmp_path / "out" / "figures").glob("*.png")}
     assert names == {"saf-f6_full.png", "saf-f7_full.png", "saf-f9_full.png"}
 
 
 def test_a_fault_is_printed_with_its_folder_and_ends_in_an_error(tmp_path, capsys):
     (record_run(tmp_path / "runs" / "run") / "summary.json").unlink()
-    assert main([str(tmp_path / "runs"), "--tier", "full", "--output", str(tmp_path / "out")]) == 1
+    assert main([str(tmp_path / "runs"), "--scale", "full", "--output", str(tmp_path / "out")]) == 1
     printed = capsys.readouterr().out
     assert f"does not count: {tmp_path / 'runs' / 'run'}: summary.json is missing" in printed
 
@@ -59,7 +59,7 @@ def test_a_fault_is_printed_with_its_folder_and_ends_in_an_error(tmp_path, capsy
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--tier", "medium"], "invalid choice: 'medium'"),
+        (["--scale", "medium"], "invalid choice: 'medium'"),
         (["--table", "saf-t99"], "no table is called 'saf-t99'; did you mean saf-t9"),
         (["--figure", "figure-2"], "no figure is called 'figure-2'; did you mean figure-"),
         (["nowhere"], "no such folder: nowhere"),

@@ -159,7 +159,7 @@ def test_every_entry_goes_on_beside_a_bad_folder(tmp_path, capsys):
         damage(record_run(tmp_path / "runs" / name.replace(" ", "_")))
     record_run(tmp_path / "runs" / "good")
     root = str(tmp_path / "runs")
-    assert report([root, "--tier", "full", "--table", "table-3", "--output", str(tmp_path / "report")]) == 1
+    assert report([root, "--scale", "full", "--table", "table-3", "--output", str(tmp_path / "report")]) == 1
     assert "60.00 ± 0.00" in (tmp_path / "report" / "saf-t3_full.md").read_text()
     assert claims([root, "--output", str(tmp_path / "claims.md")]) == 1
     assert page([root, "--output", str(tmp_path / "page" / "index.html")]) == 1

@@ -43,11 +43,11 @@ def test_every_target(target):
     check(target)
 
 
-@pytest.mark.parametrize("tier", ["smoke", "small"])
-def test_clients_of_many_classes_get_images_of_as_many(tier, monkeypatch, tmp_path):
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_clients_of_many_classes_get_images_of_as_many(scale, monkeypatch, tmp_path):
     monkeypatch.delenv("DATA_ROOT", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    runs = runs_of("fedtgp-k6", tier, [], ["0"], COMPOSER)
+    runs = runs_of("fedtgp-k6", scale, [], ["0"], COMPOSER)
     many = [run for run in runs if run.config["partition"].get("classes_per_client", 0) > 10]
     assert {(run.choices["dataset"], run.config["dataset"]["num_classes"]) for run in many} == {("synthetic", 40)}
     assert {run.choices["dataset"] for run in runs if run not in many} == {"digits"}

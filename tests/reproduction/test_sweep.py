@@ -39,7 +39,7 @@ def test_an_unknown_target_is_answered_with_near_ones(target, near):
         experiments_of(target, CONF)
 
 
-def test_an_unknown_tier_is_answered(composer):
+def test_an_unknown_scale_is_answered(composer):
     with pytest.raises(ConfigError, match="TIER=tiny is unknown; choose one of full, small, smoke"):
         runs_of("table-3", "tiny", [], None, composer)
 
@@ -71,7 +71,7 @@ def test_data_that_are_asked_for_need_no_stand_in_where_others_are_missing(compo
     runs = runs_of("fedtgp-k9", "small", ["dataset=cifar100"], ["0"], composer)
     assert len(runs) == 5
     assert {(run.choices["dataset"], run.config["stand_in_for"]) for run in runs} == {("cifar100", None)}
-    (run,) = runs_of("fedtgp-k9", "small", ["dataset=digits", "setting=fedtgp_whole"], ["0"], composer)
+    (run,) = runs_of("fedtgp-k9", "small", ["dataset=digits", "scenario=fedtgp_whole"], ["0"], composer)
     assert (run.choices["dataset"], run.config["stand_in_for"]) == ("digits", None)
 
 
@@ -85,9 +85,9 @@ def test_tau_and_epochs_share_their_middle(composer):
     assert len(runs_of("fedtgp-k10", "full", [], ["0"], composer)) == 7
 
 
-@pytest.mark.parametrize("tier", ["smoke", "small"])
-def test_without_data_embedded_ones_stand_in_and_are_labelled(composer, tier):
-    runs = runs_of("table-4", tier, [], ["0"], composer)
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_without_data_embedded_ones_stand_in_and_are_labelled(composer, scale):
+    runs = runs_of("table-4", scale, [], ["0"], composer)
     assert {run.config["stand_in_for"] for run in runs} == {"pacs", "domainnet"}
     assert {run.choices["dataset"] for run in runs} == {"synthetic"}
     assert {len(run.config["dataset"]["group_names"]) for run in runs} == {4, 6}
@@ -126,15 +126,15 @@ def test_a_list_is_one_value(composer):
 
 
 @pytest.mark.parametrize("experiment", OF_PAPERS)
-def test_every_experiment_of_the_papers_has_a_regime_and_its_keys_exist(composer, experiment):
+def test_every_experiment_of_the_papers_has_a_paper_and_its_keys_exist(composer, experiment):
     sweep = sweep_of(experiment, CONF)
-    for tier, place in (("full", -1), ("smoke", 0)):
+    for scale, place in (("full", -1), ("smoke", 0)):
         own = [f"{key}={values[place]}" for key, values in sweep.items()]
-        words = [f"experiment={experiment}", f"tier={tier}", *own]
-        assert composer.choices(words)["regime"] != "null"
+        words = [f"experiment={experiment}", f"scale={scale}", *own]
+        assert composer.choices(words)["paper"] != "null"
         config = composer.compose(words)
-        assert config["tier"] == tier
-        assert config["rounds"] <= 3 or tier == "full"
+        assert config["scale"] == scale
+        assert config["rounds"] <= 3 or scale == "full"
         for part in ("dataset", "partition", "model_group", "method"):  # no key too many or too few
             instantiate(config[part], _convert_="all")
 

@@ -17,33 +17,33 @@ NEVER_PRINTED = {
 """Methods that need equal heads, with groups that have none; dashes in the paper."""
 
 
-@pytest.mark.parametrize(("name", "tier"), [("saf-t8", "full"), ("proc-t4", "small"), ("tgp-k8", "smoke")])
-def test_a_few_tables(name, tier):
-    check(name, tier)
+@pytest.mark.parametrize(("name", "scale"), [("saf-t8", "full"), ("proc-t4", "small"), ("tgp-k8", "smoke")])
+def test_a_few_tables(name, scale):
+    check(name, scale)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tier", ["full", "small", "smoke"])
+@pytest.mark.parametrize("scale", ["full", "small", "smoke"])
 @pytest.mark.parametrize("name", table_definitions())
-def test_all_tables(name, tier):
-    check(name, tier)
+def test_all_tables(name, scale):
+    check(name, scale)
 
 
-def check(name, tier):
+def check(name, scale):
     table = table_definitions()[name]
-    runs = {run.folder: run for run in planned(table.target, tier)}
+    runs = {run.folder: run for run in planned(table.target, scale)}
     placed, of_column = set(), {}
     for row, column in itertools.product(table.rows, table.columns):
         labels = table.labels(row, column)
-        required = table.requirement(labels, tier)
+        required = table.requirement(labels, scale)
         found = [run for run in runs.values() if satisfies(run.settings, required)]
-        if not found and tier != "full":
+        if not found and scale != "full":
             found = [run for run in runs.values() if satisfies(run.settings, on_stand_in(required))]
         placed |= {run.folder for run in found}
         if (labels["method"], labels["model_group"]) not in NEVER_PRINTED:
             assert found, labels
         assert all(run.values == found[0].values for run in found), labels
         of_column.setdefault(str(column), []).extend((run, required) for run in found)
-        assert not any(added_words(run, required) for run in found if tier == "full"), labels
+        assert not any(added_words(run, required) for run in found if scale == "full"), labels
     assert placed == runs.keys()
     assert not any(differences(runs) for runs in of_column.values()), "rows of a column can be compared"

@@ -15,8 +15,8 @@ from fedsaf.reproduction.tables import fill
 from tests.reproduction.recorded import record_run
 
 
-def filled(root, name="saf-t3", tier="full"):
-    return fill(table_definitions()[name], tier, *collect([root]))
+def filled(root, name="saf-t3", scale="full"):
+    return fill(table_definitions()[name], scale, *collect([root]))
 
 
 def cell(table, **labels):
@@ -54,10 +54,10 @@ def test_a_run_serves_every_table_in_which_its_cell_stands(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"tier": "small"},
-        {"tier": None},
+        {"scale": "small"},
+        {"scale": None},
         {"stand_in_for": "cifar10"},
-        {"choices": {"regime": "fedtgp"}},
+        {"choices": {"paper": "fedtgp"}},
         {"rounds": 30},
         {"num_clients": 10},
         {"batch_size": 10},
@@ -68,17 +68,17 @@ def test_a_run_serves_every_table_in_which_its_cell_stands(tmp_path):
     ],
     ids=str,
 )
-def test_a_run_under_another_protocol_fills_no_cell_of_the_full_tier(tmp_path, change):
+def test_a_run_under_another_protocol_fills_no_cell_of_the_full_scale(tmp_path, change):
     record_run(tmp_path / "run", **change)
     table = filled(tmp_path)
     assert table.num_filled == 0
     assert not any(found.problems for found in table)
 
 
-def test_tiers_are_never_mixed_and_only_full_is_compared(tmp_path):
+def test_scales_are_never_mixed_and_only_full_is_compared(tmp_path):
     record_run(tmp_path / "full", hits=80)
-    record_run(tmp_path / "small", hits=50, tier="small", num_clients=8)
-    small = cell(filled(tmp_path, tier="small"), **GCSA)
+    record_run(tmp_path / "small", hits=50, scale="small", num_clients=8)
+    small = cell(filled(tmp_path, scale="small"), **GCSA)
     assert (small.ours.mean, small.ours.n, small.difference) == (50, 1, None)
     assert small.ours.interval is None
     assert small.paper is not None
@@ -97,7 +97,7 @@ def test_levels_of_alignment_are_told_apart(tmp_path):
 
 def test_each_method_by_its_own_rule_where_the_paper_does_so(tmp_path):
     protocol = {"batch_size": 10, "local_epochs": 1, "rounds": 2000}
-    choices = {"regime": "fedtgp", "model_group": "htfe8", "method": "fedproto", "alignment": "mse_instance"}
+    choices = {"paper": "fedtgp", "model_group": "htfe8", "method": "fedproto", "alignment": "mse_instance"}
     record_run(tmp_path / "a", 80, 60, "nearest_prototype", choices, **protocol)
     record_run(tmp_path / "b", 70, None, "classifier", {**choices, "method": "fml"}, **protocol)
     table = filled(tmp_path, "tgp-k6")
@@ -108,7 +108,7 @@ def test_each_method_by_its_own_rule_where_the_paper_does_so(tmp_path):
 
 
 PROC_SPLIT = {"alpha": 0.5, "seed": 0, "generator": "numpy"}
-PROC_CHOICES = {"regime": "fedproc", "setting": "fedproc_cifar10", "partition": "dirichlet_0.5"}
+PROC_CHOICES = {"paper": "fedproc", "scenario": "fedproc_cifar10", "partition": "dirichlet_0.5"}
 
 
 def test_best_and_last_are_not_confused(tmp_path):
@@ -131,7 +131,7 @@ def test_costs_margins_and_time_by_hand(tmp_path):
     # Medians over two rounds: 1 and 2 MiB, 3 MiB, 0.5 s, 8 and 16 s.
     assert row == [1.5, 3.0, 0.5, 12.0]
     protocol = {"batch_size": 10, "local_epochs": 1, "rounds": 3}
-    choices |= {"regime": "fedtgp", "model_group": "htfe8", "method": "fedproto", "alignment": "mse_instance"}
+    choices |= {"paper": "fedtgp", "model_group": "htfe8", "method": "fedproto", "alignment": "mse_instance"}
     record_run(tmp_path / "traffic", choices=choices, **protocol)
     protocol |= {"rounds": 2000}
     record_run(tmp_path / "margins", choices=choices, diagnostics={"global_margin_mean": 0.25}, **protocol)
@@ -159,26 +159,26 @@ def test_domains_stand_in_columns_by_name(tmp_path):
     assert row["Sketch"].problems == ["run: has no number of this kind"]
 
 
-def test_a_stand_in_is_taken_only_in_reduced_tiers_and_named(tmp_path):
-    record_run(tmp_path / "run", 40, tier="small", choices={"dataset": "digits"}, stand_in_for="cifar10")
-    table = filled(tmp_path, tier="small")
+def test_a_stand_in_is_taken_only_in_reduced_scales_and_named(tmp_path):
+    record_run(tmp_path / "run", 40, scale="small", choices={"dataset": "digits"}, stand_in_for="cifar10")
+    table = filled(tmp_path, scale="small")
     assert table.num_filled == 1
     found = cell(table, **GCSA)
     assert (found.ours.mean, found.stand_in) == (40, "digits")
     assert "40.00 ± 0.00 (n=1)<br>on digits" in markdown(table)
-    record_run(tmp_path / "real", 70, tier="small")
-    found = cell(filled(tmp_path, tier="small"), **GCSA)
+    record_run(tmp_path / "real", 70, scale="small")
+    found = cell(filled(tmp_path, scale="small"), **GCSA)
     assert (found.ours.mean, found.stand_in) == (70, "")
     record_run(tmp_path / "stranger", 40, choices={"dataset": "digits"}, stand_in_for="cifar10")
-    record_run(tmp_path / "own", 40, tier="small", choices={"dataset": "digits"})
+    record_run(tmp_path / "own", 40, scale="small", choices={"dataset": "digits"})
     assert filled(tmp_path).num_filled == 0
-    assert filled(tmp_path, tier="small").num_filled == 1
+    assert filled(tmp_path, scale="small").num_filled == 1
 
 
 def test_two_different_experiments_in_one_cell_give_no_number(tmp_path):
-    record_run(tmp_path / "one", 60, tier="small", seed=0)
-    record_run(tmp_path / "other", 70, tier="small", seed=1, optimizer={"lr": 0.1})
-    found = cell(filled(tmp_path, tier="small"), **GCSA)
+    record_run(tmp_path / "one", 60, scale="small", seed=0)
+    record_run(tmp_path / "other", 70, scale="small", seed=1, optimizer={"lr": 0.1})
+    found = cell(filled(tmp_path, scale="small"), **GCSA)
     assert found.ours is None
     assert found.problems == ["one and other are different experiments: optimizer.lr is 0.01 and 0.1"]
 
@@ -261,12 +261,12 @@ def test_one_number_alone_is_not_the_best(tmp_path):
 
 
 def test_numbers_on_a_stand_in_are_not_ranked_among_the_others(tmp_path):
-    record_run(tmp_path / "gcsa", 60, tier="small")
-    record_run(tmp_path / "rcsa", 50, tier="small", choices={"method": "fedsaf_rcsa"})
+    record_run(tmp_path / "gcsa", 60, scale="small")
+    record_run(tmp_path / "rcsa", 50, scale="small", choices={"method": "fedsaf_rcsa"})
     choices = {"dataset": "digits", "method": "fedsaf_mse"}
-    record_run(tmp_path / "mse", 99, tier="small", choices=choices, stand_in_for="cifar10")
-    assert cell(filled(tmp_path, tier="small"), **(GCSA | {"method": "FedSAF-MSE"})).ours.mean == 99
-    assert [row[0].rank for row in filled(tmp_path, tier="small").cells] == [None, None, 1, 2]
+    record_run(tmp_path / "mse", 99, scale="small", choices=choices, stand_in_for="cifar10")
+    assert cell(filled(tmp_path, scale="small"), **(GCSA | {"method": "FedSAF-MSE"})).ours.mean == 99
+    assert [row[0].rank for row in filled(tmp_path, scale="small").cells] == [None, None, 1, 2]
 
 
 def test_what_comes_after_a_hundred_rounds_without_a_new_best_does_not_count_for_fedtgp():
@@ -287,19 +287,19 @@ def test_the_csv_holds_every_cell_unrounded(tmp_path):
     assert len(rows) == 24
     (row,) = [row for row in rows if row["n"] != "0"]
     assert float(row["mean"]) == pytest.approx(184 / 3, abs=1e-12)
-    assert (row["method"], row["tier"], row["paper_mean"], row["unit"]) == ("FedSAF-GCSA", "full", "88.03", "%")
+    assert (row["method"], row["scale"], row["paper_mean"], row["unit"]) == ("FedSAF-GCSA", "full", "88.03", "%")
     assert float(row["difference"]) == pytest.approx(184 / 3 - 88.03)
     assert row["runs"] == "run0; run1; run2"
 
 
-def test_the_heading_says_which_accuracy_and_which_tier(tmp_path):
+def test_the_heading_says_which_accuracy_and_which_scale(tmp_path):
     text = markdown(ranked(tmp_path, None, None, 70, None))
-    assert "Tier full. Shown: classifier accuracy, pooled, best round on the test parts in %" in text
+    assert "Scale full. Shown: classifier accuracy, pooled, best round on the test parts in %" in text
     assert "| FedSAF-RCSA | paper 88.06 ± 0.24 |" in text
 
 
 def test_requirements():
-    assert not satisfies({}, {"tier": "full"})
+    assert not satisfies({}, {"scale": "full"})
     assert not satisfies({"rule": "mean"}, {"rule": ["trainable", "hypersphere"]})
     assert not satisfies({"network": 1}, {"network": True})
     assert satisfies({"rounds": 300.0}, {"rounds": 300})

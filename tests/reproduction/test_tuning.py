@@ -18,11 +18,11 @@ from tune import main
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
-def planned(alignment, lam, gamma, seed, tier="small", stand_in=None):
+def planned(alignment, lam, gamma, seed, scale="small", stand_in=None):
     config = {
         "alignment": {"proto_weight": lam, "inst_weight": gamma},
         "seed": seed,
-        "tier": tier,
+        "scale": scale,
         "stand_in_for": stand_in,
     }
     run = PlannedRun("tune", (), (), config, {"alignment": alignment, "dataset": "cifar10"})
@@ -60,12 +60,12 @@ def test_of_equally_good_weights_the_smaller_are_chosen_and_a_loss_without_a_res
     assert {name: score.weights for name, score in chosen(found).items()} == {"gcsa": (0.1, 1.0)}
 
 
-def test_written_weights_are_those_of_the_tier_for_this_loss_alone(tmp_path, monkeypatch):
+def test_written_weights_are_those_of_the_scale_for_this_loss_alone(tmp_path, monkeypatch):
     import shutil
 
     conf = tmp_path / "conf"
     shutil.copytree(CONF, conf)
-    shutil.rmtree(conf / "tier_alignment", ignore_errors=True)
+    shutil.rmtree(conf / "scale_alignment", ignore_errors=True)
     definition = shutil.copy(DEFINITION, tmp_path)
     best = {"gcsa": Score("gcsa", (0.25, 4.0), [0.5], 0)}
     path, defined = write_weights(best, [planned("gcsa", 0.25, 4.0, 0)], conf, Path(definition))
@@ -81,16 +81,16 @@ def test_written_weights_are_those_of_the_tier_for_this_loss_alone(tmp_path, mon
         config = composer.compose(words)
         return tuple(config["method"]["objective"]["terms"][f"{level}_alignment"]["weight"] for level in LEVELS)
 
-    assert weights("experiment=table_3", "tier=small", "method=fedsaf_gcsa") == (0.25, 4.0)
-    assert weights("experiment=table_3", "tier=full", "method=fedsaf_gcsa") == (1.0, 1.0)
-    assert weights("experiment=table_3", "tier=small", "method=fedsaf_mse") == (0.1, 0.1)
+    assert weights("experiment=table_3", "scale=small", "method=fedsaf_gcsa") == (0.25, 4.0)
+    assert weights("experiment=table_3", "scale=full", "method=fedsaf_gcsa") == (1.0, 1.0)
+    assert weights("experiment=table_3", "scale=small", "method=fedsaf_mse") == (0.1, 0.1)
     given = ("alignment.proto_weight=0.0", "method=fedsaf_gcsa")
-    assert weights("experiment=figure_5", "tier=small", *given) == (0.0, 4.0), "a sweep over weights has the last word"
+    assert weights("experiment=figure_5", "scale=small", *given) == (0.0, 4.0), "a sweep over weights has the last word"
 
 
 def test_weights_chosen_under_words_of_ones_own_are_not_written(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["tune.py", "--tier", "smoke", "--write", "rounds=2"])
-    with pytest.raises(SystemExit, match="weights chosen under rounds=2 are not those of the tier"):
+    monkeypatch.setattr(sys, "argv", ["tune.py", "--scale", "smoke", "--write", "rounds=2"])
+    with pytest.raises(SystemExit, match="weights chosen under rounds=2 are not those of the scale"):
         main()
 
 
@@ -98,21 +98,21 @@ LEVELS = ("prototype", "instance")
 
 
 @pytest.mark.parametrize(
-    ("tier", "stand_in", "why"),
-    [("smoke", None, "numbers of tier smoke"), ("small", "cifar10", "take the place of cifar10")],
+    ("scale", "stand_in", "why"),
+    [("smoke", None, "numbers of scale smoke"), ("small", "cifar10", "take the place of cifar10")],
 )
-def test_weights_that_mean_nothing_are_not_written(tmp_path, tier, stand_in, why):
+def test_weights_that_mean_nothing_are_not_written(tmp_path, scale, stand_in, why):
     with pytest.raises(ConfigError, match=why):
-        write_weights({}, [planned("gcsa", 1.0, 1.0, 0, tier, stand_in)], tmp_path)
+        write_weights({}, [planned("gcsa", 1.0, 1.0, 0, scale, stand_in)], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("tier", ["small", "full"])
-def test_tables_know_the_weights_that_runs_have(tier):
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_tables_know_the_weights_that_runs_have(scale):
     """What `make tune ARGS=--write` wrote in two places is the same in both."""
     for method in ("fedsaf_mse", "fedsaf_cosine", "fedsaf_gcsa", "fedsaf_rcsa"):
-        config = Composer(CONF).compose(["experiment=table_3", f"tier={tier}", f"method={method}"])
-        required = requirement_of({}, dict.fromkeys(AXES, "") | LABELS | {"method": LABEL[method]}, tier)
+        config = Composer(CONF).compose(["experiment=table_3", f"scale={scale}", f"method={method}"])
+        required = requirement_of({}, dict.fromkeys(AXES, "") | LABELS | {"method": LABEL[method]}, scale)
         for key in ("proto_weight", "inst_weight"):
             assert config["alignment"][key] == required[f"alignment.{key}"], method
 
@@ -125,10 +125,10 @@ def test_the_experiment_never_scores_what_tables_score_and_has_every_pair(monkey
     monkeypatch.delenv("DATA_ROOT", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     composer = Composer(CONF)
-    for tier, words in (("small", ["dataset=cifar10"]), ("full", [])):
-        config = composer.compose(["experiment=tune", f"tier={tier}", *words])
+    for scale, words in (("small", ["dataset=cifar10"]), ("full", [])):
+        config = composer.compose(["experiment=tune", f"scale={scale}", *words])
         held = Validation(**config["validation"])
-        assert (held.subset, held.folds) == ((1, None) if tier == "small" else (0, 4))
+        assert (held.subset, held.folds) == ((1, None) if scale == "small" else (0, 4))
     runs = runs_of("tune", "small", [], ["0", "1"], composer)
     found = scores(runs, {})
     assert {score.alignment for score in found} == {"mse", "cosine", "gcsa", "rcsa"}

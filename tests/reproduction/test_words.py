@@ -28,7 +28,7 @@ def composer():
         (["optimizer.lrr=3"], "optimizer.lrr is no key of this configuration; did you mean optimizer.lr"),
         (["dataset=cifr10"], "dataset=cifr10 is unknown; did you mean cifar10"),
         (["method=fedsaf_gsca"], "method=fedsaf_gsca is unknown; did you mean fedsaf_gcsa"),
-        (["tier=full"], "tier=full: the tier is chosen by TIER="),
+        (["scale=full"], "scale=full: the scale is chosen by TIER="),
         (["experiment=table_1"], "experiment=table_1: a target has experiments of its own"),
         (["validation=held_out"], "validation=held_out: runs that are scored on a validation part stand in no table"),
         (["results_root="], "results_root is None; expected the name of a folder"),

@@ -31,7 +31,7 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def views(start):
-    result = start("--dry-run", "--tier", "small", "--dataset", "cifar10")
+    result = start("--dry-run", "--scale", "small", "--dataset", "cifar10")
     assert result.returncode == 0, result.stderr
     return json.loads((start.folder / "report" / "dashboard.json").read_text())
 
@@ -60,7 +60,7 @@ def logged(make_record, tmp_path):
     record = make_record(1, prototype_hits=(5, 45))
     record.metrics["loss"] |= {"prototype_alignment": 1.0, "instance_alignment": 1.0}
     keys = {"round", *flatten(record.metrics), *Tally("classifier", tmp_path).after(record)}
-    config = {"tier": "small", "stand_in_for": None, "partition": {"alpha": 0.1}, "alignment": dict.fromkeys(WEIGHTS)}
+    config = {"scale": "small", "stand_in_for": None, "partition": {"alpha": 0.1}, "alignment": dict.fromkeys(WEIGHTS)}
     method = {"reads": ["alignment", "prototype"]}
     config |= mirrored_choices({"method": method}, dict.fromkeys(("dataset", "method", "alignment"), "x"))
     return keys, config, {*record.clients[0], "nearest_prototype"}
@@ -101,7 +101,7 @@ def test_lines_are_means_over_the_seeds_of_a_cell_and_nothing_else(views):
         for filters in found(view, "filters"):
             if isinstance(filters, dict):
                 wanted = {entry["key"]["name"]: entry["value"] for entry in filters["filters"]}
-                assert wanted["tier"] == "small"
+                assert wanted["scale"] == "small"
                 assert wanted["chosen_dataset"] == "cifar10"
 
 
@@ -134,12 +134,12 @@ def test_every_key_of_a_view_is_mirrored(views, make_record, tmp_path):
             assert '"tableKey"' in json.dumps(chart["userQuery"])
 
 
-def test_without_a_key_or_with_an_unknown_tier_one_line_says_so(start):
+def test_without_a_key_or_with_an_unknown_scale_one_line_says_so(start):
     result = start()
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: no W&B key found")
     assert "--dry-run" in line
-    result = start("--dry-run", "--tier", "smal")
+    result = start("--dry-run", "--scale", "smal")
     assert result.returncode == 1
-    assert "--tier smal is unknown; did you mean small" in result.stderr
+    assert "--scale smal is unknown; did you mean small" in result.stderr

@@ -316,14 +316,14 @@ def test_arguments_are_checked():
 
 
 def test_labels_put_the_seeds_of_a_cell_into_one_group_and_nothing_else():
-    base = {"seed": 0, "method": METHOD, "tier": "small", "stand_in_for": "cifar10", "partition": {"alpha": 0.1}}
-    choices = {**CHOICES, "experiment": "table_3", "regime": "fedsaf", "logger": "wandb", "tier_regime": "fedsaf_small"}
+    base = {"seed": 0, "method": METHOD, "scale": "small", "stand_in_for": "cifar10", "partition": {"alpha": 0.1}}
+    choices = {**CHOICES, "experiment": "table_3", "paper": "fedsaf", "logger": "wandb", "scale_paper": "fedsaf_small"}
     zero, one = run_labels(base, choices), run_labels({**base, "seed": 1}, {**choices, "experiment": "figure_6"})
     assert zero["group"] == one["group"], "the experiment that started a run does not tell cells apart"
     assert zero["group"].startswith("prototype-rcsa-iid-small-cifar10-")
     assert (zero["name"], one["name"]) == (f"{zero['group']}-seed0", f"{zero['group']}-seed1")
-    assert {"tier=small", "stand_in_for=cifar10", "experiment=table_3", "regime=fedsaf"} <= set(zero["tags"])
-    assert not any(tag.startswith(("logger", "tier_")) for tag in zero["tags"])
+    assert {"scale=small", "stand_in_for=cifar10", "experiment=table_3", "paper=fedsaf"} <= set(zero["tags"])
+    assert not any(tag.startswith(("logger", "scale_")) for tag in zero["tags"])
     other = run_labels({**base, "partition": {"alpha": 0.5}}, choices)
     assert other["group"] != zero["group"], "a swept value is another cell, also if no choice says so"
 

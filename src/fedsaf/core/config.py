@@ -38,8 +38,8 @@ SHOWN = ("table", "figure")
 MAX_LISTED = 60
 """How many choices a message lists."""
 
-DERIVED = ("tier_", "regime_", "setting_")
-"""Beginnings of groups whose choice follows from two others, such as ``tier_dataset``."""
+DERIVED = ("scale_", "paper_", "scenario_")
+"""Beginnings of groups whose choice follows from two others, such as ``scale_dataset``."""
 
 SWITCHES = ("progress", "force", "stop_on_failure")
 COUNTS = ("rounds", "num_clients", "local_epochs", "batch_size", "feature_dim", "eval_batch_size", "eval_every")
@@ -152,7 +152,7 @@ def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
 def is_derived(group: str) -> bool:
     """Return whether the choice of a group follows from those of others, so that it says nothing of its own.
 
-    >>> is_derived("regime_method"), is_derived("regime")
+    >>> is_derived("paper_method"), is_derived("paper")
     (True, False)
     """
     return group.startswith(DERIVED)

@@ -24,7 +24,7 @@ OF_PLACE = ("dataset", "partition", "num_clients", "validation", "augment", "eva
 """Parts in which runs agree that stand under the same label of them, and of the data set."""
 OF_SETTING = ("model_group",)
 """Parts in which runs agree that stand under the same label of the setting too."""
-FREE = ("experiment", "tier", "regime", "setting", "method", "dataset", "partition", "model_group", "fabric", "seed")
+FREE = ("experiment", "scale", "paper", "scenario", "method", "dataset", "partition", "model_group", "fabric", "seed")
 """Words of a command line that choose what labels look at, or the seed."""
 UNSEEN = (*INCIDENTAL, "hydra", "diagnostics_every", "dataset.path", "eval_batch_size", "fabric.deterministic")
 """Words, with all below them, that change no number."""

@@ -35,23 +35,23 @@ class ChosenRuns:
     problems: list[str] = field(default_factory=list)
 
 
-def choose(required: Requirement, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> ChosenRuns:
-    """Choose the runs that recorded what is required; in a reduced tier those on data that stand in, if there is none.
+def choose(required: Requirement, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> ChosenRuns:
+    """Choose the runs that recorded what is required; in a reduced scale those on data that stand in, if there is none.
 
     Args:
         required: dotted keys and values.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         runs: recorded runs.
         aside: folders that do not count; those that belong here are named.
     """
     chosen = ChosenRuns()
     matching = [run for run in runs if satisfies(run.settings, required)]
-    if tier == "full":
+    if scale == "full":
         matching = _to_the_letter(matching, required, chosen.problems)
     elif not matching:
         matching = [run for run in runs if satisfies(run.settings, on_stand_in(required))]
         chosen.stand_in = " or ".join(sorted({run.settings[DATASET] for run in matching}))
-    asked = [required] if tier == "full" else [required, on_stand_in(required)]
+    asked = [required] if scale == "full" else [required, on_stand_in(required)]
     for folder in aside:
         if any(satisfies(folder.settings, one) for one in asked):
             (chosen.problems if folder.is_fault else chosen.notes).append(f"{folder.folder.name}: {folder.reason}")

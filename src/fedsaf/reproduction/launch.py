@@ -83,7 +83,7 @@ def sweeps(runs: Sequence[PlannedRun], most: int | None = None) -> list[list[str
     """
     blocks: dict[tuple, list[PlannedRun]] = {}
     for run in runs:
-        data = tuple(word for word in run.own if word.startswith(("dataset=", "setting=")))
+        data = tuple(word for word in run.own if word.startswith(("dataset=", "scenario=")))
         blocks.setdefault((run.experiment, run.frame, data), []).append(run)
     found = []
     for (_, frame, _), members in blocks.items():

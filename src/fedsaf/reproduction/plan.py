@@ -22,12 +22,12 @@ class Plan:
 
     Attributes:
         target: its name.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         runs: all its runs.
     """
 
     target: str
-    tier: str
+    scale: str
     runs: Sequence[PlannedRun]
 
     @property
@@ -50,12 +50,12 @@ def expected_costs(
         plan: of one target.
         composer: of configurations.
         console: says what is being measured.
-        afresh: measure every kind, also those of finished runs, and those of tier smoke; for runs of seconds, measuring
-            would otherwise take as long as they do.
+        afresh: measure every kind, also those of finished runs, and those of scale smoke; for runs of seconds,
+            measuring would otherwise take as long as they do.
         words: further ones of every run, such as its threads.
     """
     known = {} if afresh else finished_costs(plan.runs)
-    probed = [run for run in plan.missing if (afresh or plan.tier != "smoke") and run.folder not in known]
+    probed = [run for run in plan.missing if (afresh or plan.scale != "smoke") and run.folder not in known]
     return known | probed_costs(probed, composer, console, words)
 
 
@@ -97,7 +97,7 @@ def plan_table(plan: Plan, costs: Mapping[Path, RunCost], jobs: int) -> Table:
         jobs: runs side by side.
     """
     missing = plan.missing
-    table = Table(title=f"{plan.target}, tier {plan.tier}", show_header=False)
+    table = Table(title=f"{plan.target}, scale {plan.scale}", show_header=False)
     table.add_row("cells", str(plan.num_cells))
     table.add_row("runs", f"{len(plan.runs)}: {len(plan.runs) - len(missing)} done, {len(missing)} to do")
     stand_ins = sorted({run.config["stand_in_for"] for run in plan.runs if run.config["stand_in_for"]})

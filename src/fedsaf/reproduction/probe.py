@@ -149,8 +149,8 @@ def _short(run: PlannedRun) -> list[str]:
     data = ["dataset=synthetic_text"] if text else ["dataset=synthetic", f"dataset.channels={channels}"]
     data += [] if text else [f"dataset.image_size={config['dataset']['image_size'] or 32}"]
     kept = [word for word in run.frame if not word.startswith(("dataset=", "dataset.", "partition.", "stand_in_for="))]
-    own = [word for word in run.own if not word.startswith(("dataset=", "setting=", "partition.", "seed="))]
-    setting = [word for word in run.own if word.startswith("setting=")]
+    own = [word for word in run.own if not word.startswith(("dataset=", "scenario=", "partition.", "seed="))]
+    setting = [word for word in run.own if word.startswith("scenario=")]
     return [
         *kept,
         *setting,

@@ -57,7 +57,7 @@ def comma_separated(table: FilledTable) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = ("mean", "std", "n", "low", "high", "paper_mean", "paper_std", "difference", "rank", "stand_in")
-    writer.writerow(("table", "tier", *AXES, "shown", "unit", *numbers, "runs", "notes", "problems"))
+    writer.writerow(("table", "scale", *AXES, "shown", "unit", *numbers, "runs", "notes", "problems"))
     for cell in table:
         ours, paper = cell.ours, cell.paper
         low, high = (ours.interval if ours else None) or ("", "")
@@ -65,7 +65,7 @@ def comma_separated(table: FilledTable) -> str:
         writer.writerow(
             (
                 table.definition.name,
-                table.tier,
+                table.scale,
                 *(cell.labels[axis] for axis in AXES),
                 table.shown,
                 unit,
@@ -100,13 +100,13 @@ def latex(table: FilledTable) -> str:
 
 
 def caption(table: FilledTable, ranks: str = "¹ ² ³") -> str:
-    """Return what stands under the title: tier, what a cell shows, and how to read it."""
+    """Return what stands under the title: scale, what a cell shows, and how to read it."""
     unit = f" in {table.definition.measure.unit}" if table.definition.measure.unit else ""
-    compared = "; the difference is ours minus the paper's" if table.tier == "full" else ""
+    compared = "; the difference is ours minus the paper's" if table.scale == "full" else ""
     marks = f" Best three of a column: {ranks}." if table.definition.measure.best else ""
     return (
-        f"Tier {table.tier}. Shown: {table.shown}{unit}; mean ± std over n seeds (divided by n), in brackets the 95 % "
-        f"interval of the mean by Student's t. Paper: as printed{compared}.{marks} Empty: not run."
+        f"Scale {table.scale}. Shown: {table.shown}{unit}; mean ± std over n seeds (divided by n), in brackets the "
+        f"95 % interval of the mean by Student's t. Paper: as printed{compared}.{marks} Empty: not run."
     )
 
 

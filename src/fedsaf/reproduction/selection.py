@@ -19,7 +19,7 @@ from fedsaf.core.config import nearest
 from fedsaf.reproduction.measures import MEASURES, Measure
 from fedsaf.reproduction.paper import AXES
 
-TIERS = ("smoke", "small", "full")
+SCALES = ("smoke", "small", "full")
 DEFINITIONS = Path(__file__).resolve().parent / "definitions"
 DATASET, STAND_IN = "dataset", "stand_in_for"
 OF_DATA = "of_data"
@@ -63,28 +63,28 @@ class TableDefinition:
         """Return the labels of a cell, one for every axis."""
         return dict.fromkeys(AXES, "") | self.fixed | row | column
 
-    def requirement(self, labels: Labels, tier: str) -> dict[str, Any]:
+    def requirement(self, labels: Labels, scale: str) -> dict[str, Any]:
         """Return what a run must have recorded to stand in the cell with these labels."""
-        return requirement_of(self.protocol, labels, tier, self.measure.parts)
+        return requirement_of(self.protocol, labels, scale, self.measure.parts)
 
 
 def requirement_of(
-    protocol: Requirement, labels: Labels, tier: str, parts: Mapping[str, Any] | None = None
+    protocol: Requirement, labels: Labels, scale: str, parts: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return what a run must have recorded to stand under these labels.
 
     Args:
         protocol: values that every run must have.
         labels: one for every axis.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         parts: settings that name a part of one run rather than another run; None if there are none.
     """
-    required: dict[str, Any] = {"tier": tier, STAND_IN: None} | _in_tier(protocol, tier)
+    required: dict[str, Any] = {"scale": scale, STAND_IN: None} | _in_scale(protocol, scale)
     required |= (protocol.get(OF_DATA) or {}).get(labels[DATASET], {})
     for axis in AXES:
         if axis == "setting" and parts is not None:
             continue
-        required |= _in_tier(_vocabulary()[axis][labels[axis]], tier)
+        required |= _in_scale(_vocabulary()[axis][labels[axis]], scale)
     return required
 
 
@@ -166,17 +166,17 @@ def check_labels(owner: str, labels: Labels, parts: Mapping[str, Any] | None) ->
             raise ValueError(f"{owner}: {axis} {label!r} is not in the vocabulary")
 
 
-def _in_tier(values: Requirement, tier: str) -> dict[str, Any]:
-    plain = {key: value for key, value in values.items() if key not in ("tiers", "weights", OF_DATA)}
-    weights = weights_of(values["weights"], tier) if "weights" in values else {}
+def _in_scale(values: Requirement, scale: str) -> dict[str, Any]:
+    plain = {key: value for key, value in values.items() if key not in ("scales", "weights", OF_DATA)}
+    weights = weights_of(values["weights"], scale) if "weights" in values else {}
     keys = {f"alignment.{key}": value for key, value in weights.items()}
-    return plain | keys | (values.get("tiers") or {}).get(tier, {})
+    return plain | keys | (values.get("scales") or {}).get(scale, {})
 
 
-def weights_of(alignment: str, tier: str) -> dict[str, float]:
-    """Return the weights of both levels that a loss has at a tier unless a run asks for others."""
-    by_tier = load_definitions("weights.yaml")
-    return (by_tier.get(tier) or {}).get(alignment) or by_tier["default"][alignment]
+def weights_of(alignment: str, scale: str) -> dict[str, float]:
+    """Return the weights of both levels that a loss has at a scale unless a run asks for others."""
+    by_scale = load_definitions("weights.yaml")
+    return (by_scale.get(scale) or {}).get(alignment) or by_scale["default"][alignment]
 
 
 def _fits(value: Any, wanted: Any) -> bool:

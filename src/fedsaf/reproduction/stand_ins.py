@@ -38,21 +38,21 @@ _CLASSES = 10
 """Of the embedded images."""
 
 
-def stand_in_words(name: str, config: Mapping[str, Any], tier: str, always: bool = False) -> list[str]:
+def stand_in_words(name: str, config: Mapping[str, Any], scale: str, always: bool = False) -> list[str]:
     """Return the words that replace a data set, or none.
 
-    At tier ``smoke`` every named set is replaced, at ``small`` one that is neither at ``dataset.path``, nor below
+    At scale ``smoke`` every named set is replaced, at ``small`` one that is neither at ``dataset.path``, nor below
     ``$DATA_ROOT``, nor in the hub's cache; at ``full`` none is, and the run says what is missing.
 
     Args:
         name: choice of the group ``dataset``.
         config: resolved configuration with this data set. Where each client holds more classes than the embedded images
             have, synthetic ones with twice as many stand in.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         always: whether it is replaced at ``small`` wherever it is.
     """
-    is_kept = tier == "small" and not always and _is_here(name, config["dataset"])
-    if name not in STAND_INS or tier == "full" or is_kept:
+    is_kept = scale == "small" and not always and _is_here(name, config["dataset"])
+    if name not in STAND_INS or scale == "full" or is_kept:
         return []
     words, needed = STAND_INS[name], config["partition"].get("classes_per_client", 0)
     if words is _IMAGES and needed > _CLASSES:

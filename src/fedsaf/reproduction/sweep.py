@@ -23,12 +23,12 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from fedsaf.core.config import SHOWN, ConfigError, check, config_hash, flatten, nearest, run_name
 from fedsaf.core.files import read_json
 from fedsaf.reproduction.figures.definition import figure_definitions
-from fedsaf.reproduction.selection import TIERS, table_definitions
+from fedsaf.reproduction.selection import SCALES, table_definitions
 from fedsaf.reproduction.stand_ins import stand_in_words
 from fedsaf.tracking.recorder import STATUS, SUMMARY
 
 CHOSEN_OTHERWISE = {
-    "tier": "the tier is chosen by TIER=, or --tier",
+    "scale": "the scale is chosen by TIER=, or --scale",
     "experiment": "a target has experiments of its own",
     "validation": "runs that are scored on a validation part stand in no table",
 }
@@ -105,10 +105,10 @@ def seeds_of(text: str) -> list[str] | None:
     return [str(int(seed)) for seed in seeds]
 
 
-def check_tier(tier: str) -> None:
-    """Raise a ConfigError unless the tier is known."""
-    if tier not in TIERS:
-        raise ConfigError(f"TIER={tier} is unknown; {nearest(tier, TIERS)}")
+def check_scale(scale: str) -> None:
+    """Raise a ConfigError unless the scale is known."""
+    if scale not in SCALES:
+        raise ConfigError(f"TIER={scale} is unknown; {nearest(scale, SCALES)}")
 
 
 class Composer:
@@ -175,32 +175,32 @@ class Composer:
 
 
 def runs_of(
-    target: str, tier: str, words: Sequence[str], seeds: Sequence[str] | None, composer: Composer
+    target: str, scale: str, words: Sequence[str], seeds: Sequence[str] | None, composer: Composer
 ) -> list[PlannedRun]:
     """Return the runs of a target, those that several of its experiments share once.
 
     Args:
         target: such as ``table-3``.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         words: what the user adds for every run.
-        seeds: instead of the experiments' seeds; None for these, at tier smoke for the first of them.
+        seeds: instead of the experiments' seeds; None for these, at scale smoke for the first of them.
         composer: of configurations.
 
     Raises:
-        ConfigError: unknown target or tier, or a word that is no override or a sweep of its own.
+        ConfigError: unknown target or scale, or a word that is no override or a sweep of its own.
     """
-    check_tier(tier)
+    check_scale(scale)
     _check_words(words)
     found: dict[Path, PlannedRun] = {}
     for experiment in experiments_of(target, composer.conf):
         sweep = sweep_of(experiment, composer.conf)
         if seeds:
             sweep["seed"] = list(seeds)
-        elif tier == "smoke" and "seed" in sweep:
+        elif scale == "smoke" and "seed" in sweep:
             sweep["seed"] = sweep["seed"][:1]
         for values in itertools.product(*sweep.values()):
             own = [f"{key}={value}" for key, value in zip(sweep, values, strict=True)]
-            run = _planned(experiment, tier, own, words, composer)
+            run = _planned(experiment, scale, own, words, composer)
             found.setdefault(run.folder, run)
     root = next(iter(found)).parent
     if root.exists() and not root.is_dir():
@@ -220,11 +220,11 @@ def _check_words(words: Sequence[str]) -> None:
             raise ConfigError(f"{word} is a sweep; a target brings its own, and a further word sets one value for all")
 
 
-def _planned(experiment: str, tier: str, own: Sequence[str], words: Sequence[str], composer: Composer) -> PlannedRun:
-    frame = [f"experiment={experiment}", f"tier={tier}"]
+def _planned(experiment: str, scale: str, own: Sequence[str], words: Sequence[str], composer: Composer) -> PlannedRun:
+    frame = [f"experiment={experiment}", f"scale={scale}"]
     asked = [*frame, *own, *words]
     config, choices = composer.compose(asked), composer.choices(asked)
-    replacing = stand_in_words(choices["dataset"], config, tier)
+    replacing = stand_in_words(choices["dataset"], config, scale)
     if replacing:
         replaced = [*frame, *own, *replacing, *words]
         config, choices = composer.compose(replaced), composer.choices(replaced)

@@ -25,7 +25,7 @@ class Cell:
         labels: label by axis.
         ours: what our runs say; None where none counts.
         paper: what the paper prints; None where it prints nothing.
-        difference: ours minus the paper's, only in the full tier.
+        difference: ours minus the paper's, only in the full scale.
         rank: 1 to 3 within the column if it is among its best, else None.
         stand_in: the data set that was used in place of the one of the labels; empty if none was.
         counted: the runs that count, by seed, each with what the labels required of it.
@@ -54,7 +54,7 @@ class FilledTable:
     """A table with its cells, ``cells[row][column]``."""
 
     definition: TableDefinition
-    tier: str
+    scale: str
     shown: str
     cells: list[list[Cell]]
 
@@ -67,17 +67,19 @@ class FilledTable:
         return sum(cell.ours is not None for cell in self)
 
 
-def fill(definition: TableDefinition, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> FilledTable:
-    """Fill a table from recorded runs of one tier; tiers are never mixed.
+def fill(
+    definition: TableDefinition, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]
+) -> FilledTable:
+    """Fill a table from recorded runs of one scale; scales are never mixed.
 
     Args:
         definition: the table.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         runs: recorded runs.
         aside: folders that do not count; those that belong to a cell are named there.
     """
     cells = [
-        [_cell(definition, tier, definition.labels(row, column), runs, aside) for column in definition.columns]
+        [_cell(definition, scale, definition.labels(row, column), runs, aside) for column in definition.columns]
         for row in definition.rows
     ]
     for column in zip(*cells, strict=True):
@@ -85,19 +87,19 @@ def fill(definition: TableDefinition, tier: str, runs: Sequence[RecordedRun], as
     used = {name for row in cells for cell in row for name in cell.runs}
     rules = sorted({rule_of(run, definition.rule).replace("_", " ") for run in runs if run.folder.name in used})
     shown = definition.measure.text.format(rule=" or ".join(rules) or definition.rule)
-    return FilledTable(definition, tier, shown, cells)
+    return FilledTable(definition, scale, shown, cells)
 
 
 def _cell(
     definition: TableDefinition,
-    tier: str,
+    scale: str,
     labels: Labels,
     runs: Sequence[RecordedRun],
     aside: Sequence[SetAside],
 ) -> Cell:
     cell = Cell(labels, paper=printed(definition.paper, definition.table, labels))
-    required = definition.requirement(labels, tier)
-    chosen = choose(required, tier, runs, aside)
+    required = definition.requirement(labels, scale)
+    chosen = choose(required, scale, runs, aside)
     cell.stand_in, cell.notes, cell.problems = chosen.stand_in, chosen.notes, chosen.problems
     values = []
     for run in chosen.runs:
@@ -112,7 +114,7 @@ def _cell(
         commits = {run.commit for run, _ in cell.counted} - {None}
         if len(commits) > 1:
             cell.notes.append(f"runs of {len(commits)} versions of the code")
-        if tier == "full" and cell.paper is not None:
+        if scale == "full" and cell.paper is not None:
             cell.difference = cell.ours.mean - float(cell.paper.mean)
     return cell
 

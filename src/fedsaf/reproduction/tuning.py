@@ -99,9 +99,9 @@ def tuned(best: Mapping[str, Score]) -> dict[str, dict[str, float]]:
 def write_weights(
     best: Mapping[str, Score], runs: Sequence[PlannedRun], conf: Path, definition: Path = DEFINITION
 ) -> list[Path]:
-    """Write what the tier has from then on wherever a loss is chosen.
+    """Write what the scale has from then on wherever a loss is chosen.
 
-    These are ``conf/tier_alignment/<loss>_<tier>.yaml``, which runs read, and the same numbers in the definition by
+    These are ``conf/scale_alignment/<loss>_<scale>.yaml``, which runs read, and the same numbers in the definition by
     which tables know such runs.
 
     Args:
@@ -111,36 +111,36 @@ def write_weights(
         definition: ``weights.yaml`` of the tables.
 
     Raises:
-        ConfigError: the weights were not chosen on the data that the tier is about.
+        ConfigError: the weights were not chosen on the data that the scale is about.
     """
     check_writable(runs)
-    tier, written = runs[0].config["tier"], []
+    scale, written = runs[0].config["scale"], []
     for name, score in best.items():
-        path = conf / "tier_alignment" / f"{name}_{tier}.yaml"
+        path = conf / "scale_alignment" / f"{name}_{scale}.yaml"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(_file(name, score, tier, runs[0].choices["dataset"]), encoding="utf-8")
+        path.write_text(_file(name, score, scale, runs[0].choices["dataset"]), encoding="utf-8")
         written.append(path)
-    _define(tuned(best), tier, definition)
+    _define(tuned(best), scale, definition)
     return [*written, definition]
 
 
 def check_writable(runs: Sequence[PlannedRun]) -> None:
-    """Raise a ConfigError unless weights that are chosen by these runs mean something for their tier."""
-    tier, stand_in = runs[0].config["tier"], runs[0].config["stand_in_for"]
-    if tier == "smoke" or stand_in:
-        why = f"embedded data take the place of {stand_in}" if stand_in else "numbers of tier smoke mean nothing"
+    """Raise a ConfigError unless weights that are chosen by these runs mean something for their scale."""
+    scale, stand_in = runs[0].config["scale"], runs[0].config["stand_in_for"]
+    if scale == "smoke" or stand_in:
+        why = f"embedded data take the place of {stand_in}" if stand_in else "numbers of scale smoke mean nothing"
         raise ConfigError(f"--write: {why}, so these weights are not written")
 
 
-def _define(weights: Mapping[str, Mapping[str, float]], tier: str, definition: Path) -> None:
-    """Put the weights of a tier into the definition of the tables, whose comments and other tiers stay."""
+def _define(weights: Mapping[str, Mapping[str, float]], scale: str, definition: Path) -> None:
+    """Put the weights of a scale into the definition of the tables, whose comments and other scales stay."""
     text = definition.read_text(encoding="utf-8")
     content = yaml.safe_load(text)
-    content[tier] = {**(content.get(tier) or {}), **weights}
+    content[scale] = {**(content.get(scale) or {}), **weights}
     comments = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#"))
     blocks = (
-        f"\n{name}:\n" + "".join(f"  {loss}: {_flow(pair)}\n" for loss, pair in of_tier.items())
-        for name, of_tier in content.items()
+        f"\n{name}:\n" + "".join(f"  {loss}: {_flow(pair)}\n" for loss, pair in of_scale.items())
+        for name, of_scale in content.items()
     )
     definition.write_text(comments + "".join(blocks), encoding="utf-8")
 
@@ -149,11 +149,11 @@ def _flow(pair: Mapping[str, float]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in pair.items()) + "}"
 
 
-def _file(name: str, score: Score, tier: str, dataset: str) -> str:
+def _file(name: str, score: Score, scale: str, dataset: str) -> str:
     lam, gamma = score.weights
     return (
         "# @package alignment\n"
-        f"# Weights of alignment={name} at tier={tier}, chosen by `make tune` on held-out samples of {dataset}:\n"
+        f"# Weights of alignment={name} at scale={scale}, chosen by `make tune` on held-out samples of {dataset}:\n"
         f"# {100 * score.mean:.2f} % in the last round, n = {len(score.accuracies)}.\n"
         f"proto_weight: {lam} # lambda\n"
         f"inst_weight: {gamma} # gamma\n"

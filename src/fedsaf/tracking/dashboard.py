@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wandb_workspaces.reports.v2 import Report
     from wandb_workspaces.workspaces import Workspace
 
-TIERS = ("smoke", "small", "full")
+SCALES = ("smoke", "small", "full")
 NO_ENTITY = "the-account's-own"
 """Stands in a specification where nobody said whose it will be."""
 PURPOSE = "One line per cell: the mean over its seeds, with their standard deviation. Written by code; a copy is yours."
@@ -32,7 +32,7 @@ BEST, SENT = "reported/best", "reported/sent_mib"
 COLUMNS = (
     *(f"config:{key}.value" for key in ("chosen_method", "chosen_alignment", "chosen_dataset", "stand_in_for")),
     "config:partition.value.alpha",
-    "config:tier.value",
+    "config:scale.value",
     *(f"summary:{key}" for key in (BEST, "reported/pooled", SENT)),
 )
 """Columns of the table of runs, in which groups show the mean over their seeds."""
@@ -57,26 +57,26 @@ class Scope:
     Attributes:
         entity: user or team; None for the account's own.
         project: project name.
-        tier: smoke, small or full, since numbers of different tiers are never compared; None for all, each cell
+        scale: smoke, small or full, since numbers of different scales are never compared; None for all, each cell
             still by itself.
         dataset: choice of the group ``dataset``; None for all, each cell still by itself.
     """
 
     entity: str | None
     project: str
-    tier: str | None
+    scale: str | None
     dataset: str | None
 
     @property
     def name(self) -> str:
         """What the views are called: the same scope replaces nothing, but is found beside its older self."""
-        return " ".join(["FedSAF,", self.tier or "all", "runs", *([f"on {self.dataset}"] if self.dataset else [])])
+        return " ".join(["FedSAF,", self.scale or "all", "runs", *([f"on {self.dataset}"] if self.dataset else [])])
 
     def filters(self, method: str | None = None) -> list[Any]:
         """Return the filters of a table of runs, maybe those of one method."""
         from wandb_workspaces import expr
 
-        wanted = {"tier": self.tier, "chosen_dataset": self.dataset, "chosen_method": method}
+        wanted = {"scale": self.scale, "chosen_dataset": self.dataset, "chosen_method": method}
         return [expr.Config(key) == value for key, value in wanted.items() if value is not None]
 
 
@@ -189,16 +189,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Saves a workspace and a report of the mirrored runs in W&B.")
     parser.add_argument("--entity", default=os.environ.get("WANDB_ENTITY"), help="user or team; the account's own")
     parser.add_argument("--project", default=os.environ.get("WANDB_PROJECT", "fedsaf"), help="project (fedsaf)")
-    parser.add_argument("--tier", default="small", help=f"show runs of {', '.join(TIERS)}; '' for all (small)")
+    parser.add_argument(
+        "--scale", "--tier", default="small", help=f"show runs of {', '.join(SCALES)}; '' for all (small)"
+    )
     parser.add_argument("--dataset", default=None, help="show runs on this data set alone")
     parser.add_argument("--dry-run", action="store_true", help="write the specification, contact nobody")
     parser.add_argument("--out", type=Path, default=Path("report/dashboard.json"), help="where --dry-run writes")
     options = parser.parse_args(arguments)
     if options.dry_run:
         check_output(options.out, parser)
-    if options.tier and options.tier not in TIERS:
-        sys.exit(f"error: --tier {options.tier} is unknown; {nearest(options.tier, TIERS)}")
-    scope = Scope(options.entity, options.project, options.tier or None, options.dataset)
+    if options.scale and options.scale not in SCALES:
+        sys.exit(f"error: --scale {options.scale} is unknown; {nearest(options.scale, SCALES)}")
+    scope = Scope(options.entity, options.project, options.scale or None, options.dataset)
     try:
         if options.dry_run:
             options.out.parent.mkdir(parents=True, exist_ok=True)

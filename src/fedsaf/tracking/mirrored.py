@@ -76,7 +76,7 @@ def run_labels(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[st
     """Return group, job type, tags and name of a run.
 
     A group is a cell: it follows from the configuration without the seed alone, so it is the same for all seeds, also
-    if different experiments started them, and another for every other configuration. Which experiment, regime or
+    if different experiments started them, and another for every other configuration. Which experiment, paper or
     setting started a run is a tag.
 
     Args:
@@ -84,7 +84,7 @@ def run_labels(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[st
         choices: config group to choice.
     """
     shown = label_choices(config, choices)
-    method, marks = config.get("method") or {}, {name: config.get(name) for name in ("tier", "stand_in_for")}
+    method, marks = config.get("method") or {}, {name: config.get(name) for name in ("scale", "stand_in_for")}
     parts = ["method", *method.get("reads", READ_BY_METHOD), "dataset", "partition", "model_group"]
     readable = "-".join(str(part) for part in (*(shown.get(part) for part in parts), *marks.values()) if part)
     digits = config_hash({key: value for key, value in config.items() if key != "seed"})[:8]

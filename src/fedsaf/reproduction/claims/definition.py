@@ -119,11 +119,11 @@ class Claim:
         """Prediction rule of accuracies."""
         return self.source.rule
 
-    def requirement(self, spot: Spot, tier: str) -> dict[str, Any]:
+    def requirement(self, spot: Spot, scale: str) -> dict[str, Any]:
         """Return what a run must have recorded to stand at a place."""
         if isinstance(self.source, TableDefinition):
-            return self.source.requirement(spot.labels, tier)
-        return self.source.requirement(Place("", "", "", spot.labels, spot.values), tier)
+            return self.source.requirement(spot.labels, scale)
+        return self.source.requirement(Place("", "", "", spot.labels, spot.values), scale)
 
     def printed(self, part: Part) -> float | None:
         """Return the effect in the numbers that the paper prints; None if it does not print all of them."""

@@ -1,4 +1,4 @@
-"""From recorded runs to verdicts: paired over seeds, one tier at a time, and never from runs that are missing."""
+"""From recorded runs to verdicts: paired over seeds, one scale at a time, and never from runs that are missing."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class Effect:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and what the runs of one tier say about it.
+    """A claim and what the runs of one scale say about it.
 
     Attributes:
         claim: which.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         effects: one per part.
         shown: which number of a run is compared.
     """
 
     claim: Claim
-    tier: str
+    scale: str
     effects: list[Effect]
     shown: str
 
@@ -103,32 +103,32 @@ class Judged:
         return list(dict.fromkeys(name for effect in self.effects for name in effect.runs))
 
 
-def judge(claim: Claim, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> Judged:
-    """Judge a claim by recorded runs of one tier; tiers are never mixed.
+def judge(claim: Claim, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> Judged:
+    """Judge a claim by recorded runs of one scale; scales are never mixed.
 
     Args:
         claim: which.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         runs: recorded runs.
         aside: folders that do not count; those that belong to the claim are named.
     """
     effects, rules = [], set()
     for part in claim.parts:
-        gatherer = _Gatherer(claim, tier, runs, aside, Effect(part, printed=claim.printed(part)))
+        gatherer = _Gatherer(claim, scale, runs, aside, Effect(part, printed=claim.printed(part)))
         effects.append(gatherer.effect())
         rules |= gatherer.rules
     texts = dict.fromkeys(arm.number.text for part in claim.parts for arm in part.arms)
     rule = " or ".join(sorted(rules)) or claim.rule
-    return Judged(claim, tier, effects, " against ".join(texts).format(rule=rule))
+    return Judged(claim, scale, effects, " against ".join(texts).format(rule=rule))
 
 
 def judge_all(
-    claims: Iterable[Claim], tiers: Sequence[str], runs: Sequence[RecordedRun], aside: Sequence[SetAside]
+    claims: Iterable[Claim], scales: Sequence[str], runs: Sequence[RecordedRun], aside: Sequence[SetAside]
 ) -> list[Judged]:
-    """Judge every claim in each tier that has runs of it; one that has none stands there once, in the last tier."""
+    """Judge every claim in each scale that has runs of it; one that has none stands there once, in the last scale."""
     result = []
     for claim in claims:
-        judged = [judge(claim, tier, runs, aside) for tier in tiers]
+        judged = [judge(claim, scale, runs, aside) for scale in scales]
         result += [one for one in judged if one.has_runs] or judged[-1:]
     return result
 
@@ -137,9 +137,9 @@ class _Gatherer:
     """Collects the numbers of one part."""
 
     def __init__(
-        self, claim: Claim, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside], effect: Effect
+        self, claim: Claim, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside], effect: Effect
     ) -> None:
-        self._claim, self._tier, self._all, self._aside, self._effect = claim, tier, runs, aside, effect
+        self._claim, self._scale, self._all, self._aside, self._effect = claim, scale, runs, aside, effect
         self._placed: list[Placed] = []
         self._data: set[str] = set()
         self.rules: set[str] = set()
@@ -189,8 +189,8 @@ class _Gatherer:
 
     def _spot(self, spot: Spot, arm: Arm) -> dict[int, float]:
         effect = self._effect
-        required = self._claim.requirement(spot, self._tier)
-        chosen: ChosenRuns = choose(required, self._tier, self._all, self._aside)
+        required = self._claim.requirement(spot, self._scale)
+        chosen: ChosenRuns = choose(required, self._scale, self._all, self._aside)
         effect.problems += chosen.problems
         effect.notes += chosen.notes
         values = {}

@@ -1,4 +1,4 @@
-"""Judged claims as Markdown: one line per claim and tier."""
+"""Judged claims as Markdown: one line per claim and scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedsaf.reproduction.figures.style import signed
 HEAD = """# Claims of the papers, and what recorded runs say
 
 Rebuilt by `make claims` from recorded runs; nothing here is written by hand. Every line is a claim of a paper, the
-number and the comparison that decide it, the runs of **one** tier, the effect with its interval, and a verdict.
+number and the comparison that decide it, the runs of **one** scale, the effect with its interval, and a verdict.
 
 - An effect is taken per seed, between runs that share split, weights and order; the interval is Student's t over seeds
   at 95 %, of each part by itself. Only seeds count that both sides have. A largest or smallest of several places is
@@ -23,7 +23,7 @@ number and the comparison that decide it, the runs of **one** tier, the effect w
   interval lies wholly on the other side. **undecided**: an interval contains the bound, there is one seed only, or runs
   are missing. No verdict comes from missing runs. Where a number has no noise (bytes), one run decides.
 - Points are percent points of accuracy. *paper* is the same comparison in the paper's printed means.
-- The small tier reduces images, networks, clients and rounds, so its verdicts are about that setting.
+- The small scale reduces images, networks, clients and rounds, so its verdicts are about that setting.
 """
 UNITS = {"%": " points"}
 RATIO = "ratio"
@@ -33,7 +33,7 @@ def document(judged: Sequence[Judged], sources: str) -> str:
     """Return the whole page.
 
     Args:
-        judged: claims in the order of the definitions, each in one or more tiers.
+        judged: claims in the order of the definitions, each in one or more scales.
         sources: where the runs are from, for the counts; no path.
     """
     lines = [HEAD, f"{sources} {counts(judged)}", ""]
@@ -82,12 +82,12 @@ def decided_by(judged: Judged) -> str:
 
 
 def runs_of(judged: Judged) -> str:
-    """Return tier, how many runs, their seeds and data that stand in."""
+    """Return scale, how many runs, their seeds and data that stand in."""
     if not judged.runs:
-        return f"{judged.tier}: none" if judged.has_runs else "none"
+        return f"{judged.scale}: none" if judged.has_runs else "none"
     seeds = sorted({seed for effect in judged.effects for seed in effect.seeds})
     stand_ins = sorted({effect.stand_in for effect in judged.effects} - {""})
-    texts = [f"{judged.tier}: {len(judged.runs)} runs"]
+    texts = [f"{judged.scale}: {len(judged.runs)} runs"]
     texts += [f"seeds {', '.join(map(str, seeds))}"] if seeds else []
     return ", ".join([*texts, *(f"on {name} in place of the named data" for name in stand_ins)])
 

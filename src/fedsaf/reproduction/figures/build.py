@@ -44,12 +44,12 @@ class BuiltFigure:
 
     Attributes:
         definition: which one.
-        tier: smoke, small or full.
+        scale: smoke, small or full.
         numbers: its content.
     """
 
     definition: FigureDefinition
-    tier: str
+    scale: str
     numbers: Numbers
 
     @property
@@ -60,17 +60,17 @@ class BuiltFigure:
     @property
     def file_name(self) -> str:
         """Name of its files, without an ending."""
-        return f"{self.definition.name}_{self.tier}"
+        return f"{self.definition.name}_{self.scale}"
 
 
 def build(
-    definition: FigureDefinition, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]
+    definition: FigureDefinition, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]
 ) -> BuiltFigure:
-    """Return the numbers of a figure from recorded runs of one tier; tiers are never mixed."""
+    """Return the numbers of a figure from recorded runs of one scale; scales are never mixed."""
     if definition.tables:
-        return BuiltFigure(definition, tier, radar(definition, tier, runs, aside))
+        return BuiltFigure(definition, scale, radar(definition, scale, runs, aside))
     numbers, _ = KINDS[definition.kind]
-    return BuiltFigure(definition, tier, numbers(Gatherer(definition, tier, runs, aside)))
+    return BuiltFigure(definition, scale, numbers(Gatherer(definition, scale, runs, aside)))
 
 
 def draw(built: BuiltFigure, figure: Figure) -> None:
@@ -80,7 +80,7 @@ def draw(built: BuiltFigure, figure: Figure) -> None:
         ValueError: there is nothing to draw.
     """
     if built.is_empty:
-        raise ValueError(f"{built.definition.name}: no finished run of tier {built.tier}")
+        raise ValueError(f"{built.definition.name}: no finished run of scale {built.scale}")
     picture = maps.draw_radar if built.definition.tables else KINDS[built.definition.kind][1]
     with style():
         picture(figure, built.definition, built.numbers)
@@ -105,9 +105,9 @@ def comma_separated(built: BuiltFigure, rows: Sequence[Row]) -> str:
     """Return rows as CSV, numbers unrounded; an empty entry is unknown."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, ["figure", "tier", *columns], lineterminator="\n")
+    writer = csv.DictWriter(text, ["figure", "scale", *columns], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({"figure": built.definition.name, "tier": built.tier, **row} for row in rows)
+    writer.writerows({"figure": built.definition.name, "scale": built.scale, **row} for row in rows)
     return text.getvalue()
 
 
@@ -123,9 +123,13 @@ def page(built: BuiltFigure) -> str:
 
 
 def caption_text(built: BuiltFigure, named: int) -> str:
-    """Return tier, what is shown, how many seeds, data that stand in, and what is left out, the first few by name."""
+    """Return scale, what is shown, how many seeds, data that stand in, and what is left out, the first few by name."""
     numbers = built.numbers
-    texts = [f"Tier {built.tier}. Shown: {numbers.shown}.", _seeds(numbers), ABOUT_KIND.get(built.definition.kind, "")]
+    texts = [
+        f"Scale {built.scale}. Shown: {numbers.shown}.",
+        _seeds(numbers),
+        ABOUT_KIND.get(built.definition.kind, ""),
+    ]
     if any(row.get("best") for row in numbers.rows):
         texts.append("Stars: best round of the mean.")
     stand_ins = sorted({row["stand_in"] for row in numbers.rows} - {""})

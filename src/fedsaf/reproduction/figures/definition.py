@@ -100,9 +100,9 @@ class FigureDefinition:
             labels = dict.fromkeys(AXES, "") | self.fixed | panel | series | point
             yield Place(_name(panel), _name(series), _name(point), labels, dict(zip(self.sweep, values, strict=True)))
 
-    def requirement(self, place: Place, tier: str) -> dict[str, Any]:
+    def requirement(self, place: Place, scale: str) -> dict[str, Any]:
         """Return what a run must have recorded to stand at a place."""
-        required = requirement_of(self.protocol, place.labels, tier, PARTS.get(self.number))
+        required = requirement_of(self.protocol, place.labels, scale, PARTS.get(self.number))
         return required | {self.sweep[name]["key"]: value for name, value in place.values.items()}
 
 

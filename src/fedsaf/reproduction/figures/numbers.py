@@ -61,15 +61,15 @@ class Gatherer:
 
     Args:
         definition: the figure.
-        tier: smoke, small or full; tiers are never mixed.
+        scale: smoke, small or full; scales are never mixed.
         runs: recorded runs.
         aside: folders that do not count.
     """
 
     def __init__(
-        self, definition: FigureDefinition, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]
+        self, definition: FigureDefinition, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]
     ) -> None:
-        self.definition, self.tier, self._runs, self._aside = definition, tier, runs, aside
+        self.definition, self.scale, self._runs, self._aside = definition, scale, runs, aside
         self.numbers = Numbers()
         self._rules: set[str] = set()
 
@@ -78,8 +78,8 @@ class Gatherer:
         places = []
         by_panel: dict[tuple[str, str], list[Placed]] = {}
         for place in self.definition.places():
-            required = self.definition.requirement(place, self.tier)
-            chosen = choose(required, self.tier, self._runs, self._aside)
+            required = self.definition.requirement(place, self.scale)
+            chosen = choose(required, self.scale, self._runs, self._aside)
             by_panel.setdefault((place.panel, chosen.stand_in), []).extend((run, required) for run in chosen.runs)
             self.numbers.notes += [f"{place}: {text}" for text in chosen.notes]
             self.numbers.problems += [f"{place}: {text}" for text in chosen.problems]

@@ -15,7 +15,7 @@ MIN_SPOKES = 3
 """Fewer span no area."""
 
 
-def radar(definition: FigureDefinition, tier: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> Numbers:
+def radar(definition: FigureDefinition, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> Numbers:
     """Return one row per panel, table column and method, with the distance in points to the best of the column.
 
     A column that fewer than two methods have, on the same data, is no spoke; a panel of fewer than three spokes is left
@@ -23,7 +23,7 @@ def radar(definition: FigureDefinition, tier: str, runs: Sequence[RecordedRun], 
     """
     numbers = Numbers(shown="points below the best method of each column, in the accuracies of the tables")
     for names in definition.tables:
-        tables = [fill(table_definitions()[name], tier, runs, aside) for name in names]
+        tables = [fill(table_definitions()[name], scale, runs, aside) for name in names]
         panel = "Tables " + ", ".join(table.definition.table for table in tables)
         rows = [row for table in tables for row in _spokes(panel, table, numbers)]
         if len({row["spoke"] for row in rows}) < MIN_SPOKES:

@@ -18,30 +18,30 @@ from fedsaf.reproduction.figures.build import BuiltFigure, build, caption_text, 
 from fedsaf.reproduction.figures.definition import figure_definitions
 from fedsaf.reproduction.figures.style import style
 from fedsaf.reproduction.page.views import RUN_HEADINGS, View, aside_view, claim_view, run_view, table_view
-from fedsaf.reproduction.selection import TIERS, table_definitions
+from fedsaf.reproduction.selection import SCALES, table_definitions
 from fedsaf.reproduction.tables import FilledTable, fill
 
 
 def page(runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> tuple[str, list[str]]:
     """Return the page as HTML, and the faults of runs that it names.
 
-    A table or figure stands there once for each tier that has runs of it; a table without any shows what is printed.
+    A table or figure stands there once for each scale that has runs of it; a table without any shows what is printed.
 
     Args:
         runs: recorded runs.
         aside: folders that do not count.
     """
-    tiers = [tier for tier in TIERS if any(run.config.get("tier") == tier for run in runs)]
-    tables = list(_tables(tiers, runs, aside))
-    figures = [build(one, tier, runs, aside) for one in figure_definitions().values() for tier in tiers]
-    judged = judge_all(claim_definitions().values(), tiers or TIERS[-1:], runs, aside)
+    scales = [scale for scale in SCALES if any(run.config.get("scale") == scale for run in runs)]
+    tables = list(_tables(scales, runs, aside))
+    figures = [build(one, scale, runs, aside) for one in figure_definitions().values() for scale in scales]
+    judged = judge_all(claim_definitions().values(), scales or SCALES[-1:], runs, aside)
     faults = _faults(aside, tables, figures, judged)
     drawn = [figure for figure in figures if not figure.is_empty]
     names = {figure.definition.name for figure in drawn}
     text = _template().render(
         css=_part("page.css"),
         script=_part("page.js"),
-        tiers=tiers,
+        scales=scales,
         faults=faults,
         counts=counts(judged),
         claims=[claim_view(one) for one in judged],
@@ -55,9 +55,9 @@ def page(runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> tuple[str, l
     return text, faults
 
 
-def _tables(tiers: Sequence[str], runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> Iterator[FilledTable]:
+def _tables(scales: Sequence[str], runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> Iterator[FilledTable]:
     for definition in table_definitions().values():
-        filled = [fill(definition, tier, runs, aside) for tier in tiers or TIERS[-1:]]
+        filled = [fill(definition, scale, runs, aside) for scale in scales or SCALES[-1:]]
         yield from [table for table in filled if table.num_filled] or filled[-1:]
 
 
@@ -80,9 +80,9 @@ def _figure_view(built: BuiltFigure) -> View:
     with style():
         figure.savefig(picture, format="svg", metadata={"Date": None})
     return {
-        "id": f"{built.definition.name}-{built.tier}",
+        "id": f"{built.definition.name}-{built.scale}",
         "title": built.definition.title,
-        "tier": built.tier,
+        "scale": built.scale,
         "caption": caption_text(built, 0),
         "picture": base64.b64encode(picture.getvalue()).decode("ascii"),
     }

@@ -1,6 +1,6 @@
 "use strict";
-const tier = document.querySelector("#tier");
-const inTier = (element) => !tier?.value || !element.dataset.tier || element.dataset.tier === tier.value;
+const scale = document.querySelector("#scale");
+const inScale = (element) => !scale?.value || !element.dataset.scale || element.dataset.scale === scale.value;
 const filters = [];
 // Every table.data sorts by its headings (buttons, so by keyboard too) and filters by text; a heading with data-choices
 // also filters by its values, and a table without visible rows says so. Without this script all rows are simply there.
@@ -33,7 +33,7 @@ for (const table of document.querySelectorAll("table.data")) {
     let shown = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
-      const fits = inTier(row) && words.every((word) => text.includes(word)) && choices.every(
+      const fits = inScale(row) && words.every((word) => text.includes(word)) && choices.every(
         (select, column) => !select || !select.value || row.cells[column].dataset.value === select.value);
       row.hidden = !fits;
       shown += fits;
@@ -65,8 +65,8 @@ for (const table of document.querySelectorAll("table.data")) {
     });
   });
 }
-// One choice of tier for the whole page; what belongs to none stays.
-tier?.addEventListener("input", () => {
-  for (const element of document.querySelectorAll("div[data-tier], figure[data-tier]")) element.hidden = !inTier(element);
+// One choice of scale for the whole page; what belongs to none stays.
+scale?.addEventListener("input", () => {
+  for (const element of document.querySelectorAll("div[data-scale], figure[data-scale]")) element.hidden = !inScale(element);
   for (const filter of filters) filter();
 });

@@ -15,7 +15,7 @@ from fedsaf.reproduction.tables import Cell, FilledTable
 
 View = dict[str, Any]
 RUN_HEADINGS = (
-    ("Tier", True),
+    ("Scale", True),
     ("Data", True),
     ("Partition", True),
     ("Models", True),
@@ -50,7 +50,7 @@ def run_view(run: RecordedRun) -> View:
     rule = summary["predictor"]
     accuracies = summary.get(rule) or {}
     cells = [
-        _word(run.config.get("tier")),
+        _word(run.config.get("scale")),
         _word(choices.get("dataset"), run.config.get("stand_in_for") and f"for {run.config['stand_in_for']}"),
         _word(choices.get("partition"), _alpha(run)),
         _word(choices.get("model_group")),
@@ -70,7 +70,7 @@ def run_view(run: RecordedRun) -> View:
     lines += [f"{key}: {value}" for key, value in sorted(settings.items(), key=lambda item: item[0])]
     return {
         "name": run.folder.name,
-        "tier": run.config.get("tier") or "",
+        "scale": run.config.get("scale") or "",
         "cells": cells,
         "settings": "\n".join(lines),
     }
@@ -90,7 +90,7 @@ def claim_view(judged: Judged) -> View:
         "paper": judged.claim.paper,
         "text": judged.claim.text,
         "decided_by": decided_by(judged),
-        "tier": judged.tier if judged.has_runs else "",
+        "scale": judged.scale if judged.has_runs else "",
         "num_runs": len(judged.runs),
         "runs": runs_of(judged),
         "effects": [effect_text(judged, effect) for effect in judged.effects],
@@ -100,16 +100,16 @@ def claim_view(judged: Judged) -> View:
 
 
 def table_view(table: FilledTable) -> View:
-    """Return a table with its cells; one without any number of ours belongs to no tier and shows what is printed."""
+    """Return a table with its cells; one without any number of ours belongs to no scale and shows what is printed."""
     rows = [
         {"label": label_of(labels), "cells": [_cell_view(table, cell) for cell in row]}
         for labels, row in zip(table.definition.rows, table.cells, strict=True)
     ]
     axes = [axis for axis in table.definition.rows[0] if axis in ("method", "setting")]
     return {
-        "id": f"{table.definition.name}-{table.tier}",
+        "id": f"{table.definition.name}-{table.scale}",
         "title": table.definition.title + ("" if table.num_filled else " (not run)"),
-        "tier": table.tier if table.num_filled else "",
+        "scale": table.scale if table.num_filled else "",
         "caption": caption(table) if table.num_filled else f"As printed; runs of ours: {table.definition.target}.",
         "axis": (axes or ["row"])[0].capitalize(),
         "headings": headings(table),
