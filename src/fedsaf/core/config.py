@@ -15,6 +15,10 @@ from typing import Any, cast
 
 from omegaconf import OmegaConf
 
+from fedsaf.core.resolvers import register
+
+register()  # here, since a process of a launcher imports this before it composes, and runs no entry
+
 INCIDENTAL = (
     "results_root",
     "force",
