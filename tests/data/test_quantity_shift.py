@@ -67,7 +67,7 @@ def test_enough_tries_need_no_repair():
 
 
 def test_without_repair_the_error_has_the_numbers():
-    with pytest.raises(ValueError, match=r"no Dir\(0\.01\) draw of sizes in 5 gave each of 20 clients 10 of the 1000 .*"
+    with pytest.raises(ValueError, match=r"no Dir\(0\.01\) draw in 5 gave each of 20 clients 10 of the 1000 .*"
                        r"had \d+\. Raise partition\.beta"):  # fmt: skip
         run(skew(0.01, repair=False, max_tries=5), shuffled(1000, 10), 20)
 

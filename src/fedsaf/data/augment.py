@@ -99,10 +99,9 @@ class Augment:
 
 def _rotated(side: int, angles: Tensor) -> tuple[Tensor, Tensor]:
     """Return where each pixel of the rotated images comes from, rounded; (B, s, s) row and column, maybe outside."""
-    axis = torch.arange(side, dtype=torch.float64) - (side - 1) / 2
+    centre, cosine, sine = (side - 1) / 2, angles.cos(), angles.sin()
+    axis = torch.arange(side, dtype=torch.float64) - centre
     down, right = axis[None, :, None], axis[None, None, :]
-    cosine, sine = angles.cos(), angles.sin()
-    centre = (side - 1) / 2
     rows = (cosine * down + sine * right + centre).round().long()
     columns = (cosine * right - sine * down + centre).round().long()
     return rows, columns

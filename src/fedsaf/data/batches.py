@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fedsaf.core.types import CountFacts, ImageFacts, InputFacts, TokenFacts
+from fedsaf.core.types import ImageFacts, InputFacts, TokenFacts
 
 
 def batch_bounds(n: int, batch_size: int, drop_last: bool | str, min_remainder: int) -> list[tuple[int, int]]:
-    """Cut 0..n-1 into batches.
+    """Cut 0..n-1 into batches, (start, stop) each.
 
     Args:
         n: number of samples, 0 or more.
@@ -21,9 +21,6 @@ def batch_bounds(n: int, batch_size: int, drop_last: bool | str, min_remainder: 
             drops it always, so that n < B gives no batch.
         min_remainder: a last batch smaller than this joins the one before it, if there is one; 2 spares batch
             normalisation a batch of one sample, 1 merges nothing.
-
-    Returns:
-        (start, stop) of each batch.
 
     Raises:
         ValueError: B < 1, or an unknown ``drop_last``.
@@ -39,12 +36,10 @@ def batch_bounds(n: int, batch_size: int, drop_last: bool | str, min_remainder: 
         raise ValueError(f"drop_last={drop_last!r} is unknown; choose false, true or strict")
     full = n // batch_size * batch_size
     bounds = [(start, start + batch_size) for start in range(0, full, batch_size)]
-    rest = n - full
-    if rest == 0 or drop_last == "strict" or (drop_last and bounds):
+    if full == n or drop_last == "strict" or (drop_last and bounds):
         return bounds
-    if bounds and rest < min_remainder:
-        bounds[-1] = (bounds[-1][0], n)
-        return bounds
+    if bounds and n - full < min_remainder:
+        return [*bounds[:-1], (bounds[-1][0], n)]
     return [*bounds, (full, n)]
 
 
@@ -77,13 +72,9 @@ class ClientData:
     def train_batches(
         self, batch_size: int, order: Tensor | None, drop_last: bool | str, min_remainder: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (x, y) of the training part, batched by ``batch_bounds``.
+        """Yield (x, y) of the training part, batched by `batch_bounds`.
 
-        Args:
-            batch_size: B.
-            order: positions in the training part; None is the stored training order.
-            drop_last: see ``batch_bounds``.
-            min_remainder: see ``batch_bounds``.
+        ``order`` has positions in the training part; None is the stored training order.
         """
         rows = self.train if order is None else self.train[order.to(self.train.device)]
         for start, stop in batch_bounds(len(rows), batch_size, drop_last, min_remainder):
@@ -107,24 +98,18 @@ class ClientData:
 class Normalise(nn.Module):
     """Map uint8 pixels to (x / 255 - mean) / std in float32, on the device of the batch's choice.
 
-    The memory format of the input is kept: channels-last in, channels-last out, without another copy.
+    The memory format of the input is kept. Mean and standard deviation, which is positive, are those of x / 255.
 
     >>> Normalise((0.5,), (0.5,))(torch.tensor([[[[0, 255]]]], dtype=torch.uint8)).tolist()
     [[[[-1.0, 1.0]]]]
     """
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        """Fold both steps into x * scale + shift.
-
-        Args:
-            mean: per channel, of x / 255.
-            std: per channel, of x / 255, positive.
-        """
+        """Fold both steps into x * scale + shift."""
         super().__init__()
         if len(set(mean)) == len(set(std)) == 1:  # one number for all channels spares the slow broadcast
             mean, std = mean[:1], std[:1]
-        centre = torch.tensor(mean, dtype=torch.float64)
-        spread = torch.tensor(std, dtype=torch.float64)
+        centre, spread = torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
         self.register_buffer("scale", (1 / (255 * spread)).float().view(1, -1, 1, 1), persistent=False)
         self.register_buffer("shift", (-centre / spread).float().view(1, -1, 1, 1), persistent=False)
 
@@ -151,9 +136,6 @@ class Cast(nn.Module):
 
 def preparation(facts: InputFacts) -> nn.Module:
     """Return what makes a stored batch into one that models read."""
-    kinds: dict[type, Callable[[], nn.Module]] = {
-        ImageFacts: lambda: Normalise(facts.mean, facts.std),
-        TokenFacts: lambda: Cast(torch.int64),
-        CountFacts: lambda: Cast(torch.float32),
-    }
-    return kinds[type(facts)]()
+    if isinstance(facts, ImageFacts):
+        return Normalise(facts.mean, facts.std)
+    return Cast(torch.int64 if isinstance(facts, TokenFacts) else torch.float32)

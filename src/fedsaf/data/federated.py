@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,16 +42,16 @@ class Validation:
     fold: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if self.subset < 0:
             raise ValueError(f"validation.subset={self.subset}; expected at least 0")
-        if self.folds is None and not self.subset:
-            raise ValueError("validation.folds=null scores the test parts that all runs score; set validation.subset=1")
         if self.folds is None:
-            return
-        if self.folds < 2:
+            if not self.subset:
+                raise ValueError(
+                    "validation.folds=null scores the test parts that all runs score; set validation.subset=1"
+                )
+        elif self.folds < 2:
             raise ValueError(f"validation.folds={self.folds}; expected at least 2")
-        if not 0 <= self.fold < self.folds:
+        elif not 0 <= self.fold < self.folds:
             raise ValueError(f"validation.fold={self.fold}; expected 0 to {self.folds - 1}")
 
 
@@ -124,11 +125,16 @@ def federate(
     pool = _pool_size(dataset, split)
     rng = partitioner.rng()
     assignment = partitioner(labels[:pool], None if groups is None else groups[:pool], num_clients, rng)
-    train, test, rule = _split(dataset, assignment, labels, split, train_fraction, rng)
+    train, test, rule = _split(dataset, assignment.indices, labels, split, train_fraction, rng)
     if validation is not None:
         if validation.folds is not None:
-            train, test = _held_out(dataset, labels, train, validation)
-        rule |= {"validation": asdict(validation)}
+            if dataset.own_split is not None:
+                raise ValueError(
+                    f"validation: neighbouring samples of {dataset.name} overlap, so no fold of them is unseen"
+                )
+            folds = [held_out_fold(labels[own], validation.folds, validation.fold) for own in train]
+            train, test = _picked(train, folds)
+        rule["validation"] = asdict(validation)
     fitted = dataset.fitted(np.unique(np.concatenate(train)))
     record = PartitionRecord(
         train=train,
@@ -159,38 +165,31 @@ def _pool_size(dataset: Samples, split: str) -> int:
 
 
 def _split(
-    dataset: Samples, assignment: Assignment, labels: np.ndarray, split: str, train_fraction: float, rng: Rng
-) -> tuple[list[np.ndarray], list[np.ndarray], dict]:
+    dataset: Samples, owned: list[np.ndarray], labels: np.ndarray, split: str, train_fraction: float, rng: Rng
+) -> tuple[list[np.ndarray], list[np.ndarray], dict[str, Any]]:
     """Return every client's training and test samples, and what the record says about the rule."""
-    rule = {"split": split, "train_fraction": train_fraction}
     if split == "common":
         pool = _pool_size(dataset, split)
-        train = [own[rng.permutation(len(own))] for own in assignment.indices]
-        return train, [np.arange(pool, len(labels))] * len(train), rule
+        train = [own[rng.permutation(len(own))] for own in owned]
+        return train, [np.arange(pool, len(labels))] * len(train), {"split": split, "train_fraction": train_fraction}
     if dataset.own_split is not None:
-        rule = {"split": "ordered", **asdict(dataset.own_split)}
-        _check_runs(dataset, assignment)
-        splits = [ordered_split(len(own), **asdict(dataset.own_split)) for own in assignment.indices]
-    else:
-        splits = [_SPLITS[split](labels[own], train_fraction, rng) for own in assignment.indices]
-    pairs = list(zip(assignment.indices, splits, strict=True))
-    return [own[a] for own, (a, _) in pairs], [own[b] for own, (_, b) in pairs], rule
+        _check_runs(dataset, owned)
+        order = asdict(dataset.own_split)
+        splits = [ordered_split(len(own), **order) for own in owned]
+        return *_picked(owned, splits), {"split": "ordered", **order}
+    splits = [_SPLITS[split](labels[own], train_fraction, rng) for own in owned]
+    return *_picked(owned, splits), {"split": split, "train_fraction": train_fraction}
 
 
-def _held_out(
-    dataset: Samples, labels: np.ndarray, train: list[np.ndarray], validation: Validation
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return what goes on training and what is held out of each training part."""
-    if dataset.own_split is not None:
-        raise ValueError(f"validation: neighbouring samples of {dataset.name} overlap, so no fold of them is unseen")
-    folds = [held_out_fold(labels[own], validation.folds, validation.fold) for own in train]
-    pairs = list(zip(train, folds, strict=True))
+def _picked(owned: list[np.ndarray], splits: list[Parts]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the samples at the positions of both parts, client by client."""
+    pairs = list(zip(owned, splits, strict=True))
     return [own[a] for own, (a, _) in pairs], [own[b] for own, (_, b) in pairs]
 
 
-def _check_runs(dataset: Samples, assignment: Assignment) -> None:
+def _check_runs(dataset: Samples, owned: list[np.ndarray]) -> None:
     """Raise unless every client holds consecutive samples of one group, since these overlap with their neighbours."""
-    for client, own in enumerate(assignment.indices):
+    for client, own in enumerate(owned):
         same = dataset.groups is None or len(np.unique(dataset.groups[own])) == 1
         if not same or (np.diff(own) != 1).any():
             raise ValueError(
@@ -199,7 +198,7 @@ def _check_runs(dataset: Samples, assignment: Assignment) -> None:
             )
 
 
-def _facts(dataset: Samples, partitioner: Partitioner, assignment: Assignment, pool: int) -> dict:
+def _facts(dataset: Samples, partitioner: Partitioner, assignment: Assignment, pool: int) -> dict[str, Any]:
     return {
         "dataset": dataset.name,
         "fingerprint": dataset.fingerprint,

@@ -46,18 +46,19 @@ class ListedItems:
 
     Attributes:
         items: n arrays, encoded images or paths.
-        places: where each came from, for error messages.
+        name: what one is called in error messages, with its number, where it is no file.
     """
 
     items: Sequence[ImageItem]
-    places: Sequence[str]
+    name: str = "image"
 
     def __len__(self) -> int:
         return len(self.items)
 
     def rows(self, keep: np.ndarray) -> Iterator[Undecoded]:
-        """Yield from the lists."""
-        return (Undecoded(self.items[row], self.places[row]) for row in keep)
+        """Yield from the list."""
+        for row, item in ((row, self.items[row]) for row in keep):
+            yield Undecoded(item, str(item) if isinstance(item, Path) else f"{self.name} {row}")
 
     @property
     def identity(self) -> str:

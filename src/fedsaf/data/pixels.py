@@ -10,8 +10,8 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,15 +24,8 @@ from fedsaf.data.files import cache_folder, mapped_tensor
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class Pixels:
-    """All images of a set.
-
-    Attributes:
-        tensor: (n, channels, s, s) uint8; read-only where a file is mapped.
-        digest: SHA-256 of its bytes.
-        file: the mapped file; None in memory.
-    """
+class Pixels(NamedTuple):
+    """All images of a set: (n, channels, s, s) uint8, SHA-256 of the bytes, and the file that is mapped read-only."""
 
     tensor: Tensor
     digest: str

@@ -11,14 +11,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import __version__ as tokenizers_version
 
-from fedsaf.core.files import write_atomically
+from fedsaf.core.files import read_json, write_atomically
 from fedsaf.core.types import CountFacts, InputFacts, TokenFacts
 from fedsaf.data.files import cache_folder
 
@@ -123,14 +122,9 @@ FORMS: dict[str, type[Form]] = {"tokens": Tokens, "counts": Counts}
 
 
 def learn_words(texts: Sequence[str], size: int | None, specials: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that are known: special ones, then those of the texts by descending frequency.
+    """Return the words that are known, ``size`` at most: special ones, then those of the texts by falling frequency.
 
     Words of equal frequency stand in the order of their characters' code points.
-
-    Args:
-        texts: what is learnt from.
-        size: V at most; None takes all words.
-        specials: words that come first whatever the texts hold.
 
     Raises:
         ValueError: no word is found.
@@ -150,55 +144,35 @@ def learn_words(texts: Sequence[str], size: int | None, specials: Sequence[str])
 
 
 def cached_words(key: Sequence[object], texts: Sequence[str], size: int | None, form: Form) -> tuple[str, ...]:
-    """Return ``learn_words`` of the texts, from the cache where it has them.
+    """Return `learn_words` of the texts and the special words of the form, from the cache where it has them.
 
-    A cache that cannot be read or written costs time, never a result: a damaged entry is named and made anew.
-
-    Args:
-        key: what tells these texts from any others.
-        texts: see ``learn_words``.
-        size: see ``learn_words``.
-        form: its special words come first.
+    A cache that cannot be read or written costs time, never a result: a damaged entry is named and made anew. ``key``
+    tells these texts from any others.
     """
     identity = json.dumps([tokenizers_version, size, form.specials, *key])
-    name = f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
     try:
-        file = cache_folder("vocabulary") / name
+        file = cache_folder("vocabulary") / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
     except ValueError as error:
         log.warning("%s; the vocabulary is not kept", error)
         return learn_words(texts, size, form.specials)
-    words = _read_words(file)
-    if words is None:
-        words = learn_words(texts, size, form.specials)
-        _write_words(file, words)
+    try:
+        if (content := read_json(file)) is not None:
+            if words_hash(content["words"]) == content["sha256"]:
+                return tuple(content["words"])
+            raise ValueError("the words do not have the hash that was written with them")
+    except (ValueError, KeyError, TypeError) as error:
+        log.warning("vocabulary cache %s is damaged (%s: %s) and is made anew", file, type(error).__name__, error)
+    words = learn_words(texts, size, form.specials)
+    try:
+        write_atomically(file, json.dumps({"sha256": words_hash(words), "words": words}))
+    except OSError as error:
+        log.warning("vocabulary cache %s cannot be written: %s", file, error)
     return words
 
 
 def words_hash(words: Sequence[str]) -> str:
     """Return the SHA-256 of the words in order."""
     return hashlib.sha256(json.dumps(list(words)).encode()).hexdigest()
-
-
-def _read_words(file: Path) -> tuple[str, ...] | None:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        words = tuple(content["words"])
-        if words_hash(words) == content["sha256"]:
-            return words
-        reason = "the words do not have the hash that was written with them"
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-    log.warning("vocabulary cache %s is damaged (%s) and is made anew", file, reason)
-    return None
-
-
-def _write_words(file: Path, words: Sequence[str]) -> None:
-    try:
-        write_atomically(file, json.dumps({"sha256": words_hash(words), "words": list(words)}))
-    except OSError as error:
-        log.warning("vocabulary cache %s cannot be written: %s", file, error)
 
 
 def _tokenizer(words: Sequence[str]) -> Tokenizer:

@@ -36,7 +36,12 @@ class ByDomain(Partitioner):
                 "partition=iid shares them out over clients without a shift"
             )
         if num_clients != len(domains) * k:
-            raise ValueError(_wrong_number(num_clients, len(domains), k))
+            whole, rest = divmod(num_clients, len(domains))
+            raise ValueError(
+                f"num_clients={num_clients}, but {len(domains)} domains x partition.clients_per_domain={k} make "
+                f"{len(domains) * k} clients; set num_clients={len(domains) * k}"
+                + ("" if rest or whole < 1 else f", or partition.clients_per_domain={whole}")
+            )
         indices = []
         for domain, own in zip(domains, members, strict=True):
             if len(own) < k:
@@ -69,7 +74,15 @@ class ByUser(Partitioner):
         check_clients(num_clients, len(labels), 1)
         users, members = _members(groups, "by_user", "users")
         sizes = np.array([len(own) for own in members])
-        most = self._most(int(sizes.max()))
+        most = self.max_samples_per_client
+        if most is not None:
+            check_count("max_samples_per_client", most, 1)
+            if most < self.min_samples:
+                raise ValueError(
+                    f"partition.max_samples_per_client={most} is below partition.min_samples={self.min_samples}; "
+                    "raise the first or lower the second"
+                )
+        most = most or int(sizes.max())
         shuffled = rng.permutation(len(users))
         eligible = shuffled[sizes[shuffled] >= self.min_samples]
         if len(eligible) < num_clients:
@@ -86,18 +99,6 @@ class ByUser(Partitioner):
             },
         )
 
-    def _most(self, largest: int) -> int:
-        """Return how many samples of a user are taken at most."""
-        if self.max_samples_per_client is None:
-            return largest
-        check_count("max_samples_per_client", self.max_samples_per_client, 1)
-        if self.max_samples_per_client < self.min_samples:
-            raise ValueError(
-                f"partition.max_samples_per_client={self.max_samples_per_client} is below "
-                f"partition.min_samples={self.min_samples}; raise the first or lower the second"
-            )
-        return self.max_samples_per_client
-
 
 def _members(groups: np.ndarray | None, choice: str, kind: str) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the ids of the groups that have a sample, ascending, and the positions of each in pooled order."""
@@ -108,15 +109,6 @@ def _members(groups: np.ndarray | None, choice: str, kind: str) -> tuple[np.ndar
         )
     present, counts = np.unique(groups, return_counts=True)
     return present, np.split(np.argsort(groups, kind="stable"), np.cumsum(counts)[:-1])
-
-
-def _wrong_number(num_clients: int, domains: int, k: int) -> str:
-    text = (
-        f"num_clients={num_clients}, but {domains} domains x partition.clients_per_domain={k} make {domains * k} "
-        f"clients; set num_clients={domains * k}"
-    )
-    whole, rest = divmod(num_clients, domains)
-    return text if rest or whole < 1 else f"{text}, or partition.clients_per_domain={whole}"
 
 
 def _too_few_users(num_clients: int, eligible: int, min_samples: int, sizes: np.ndarray) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 from fedsaf.data.partition.partitioner import (
     Assignment,
     Partitioner,
+    RedrawnPartitioner,
     Rng,
     check_clients,
-    check_concentration,
     check_count,
     min_client_size,
 )
@@ -39,7 +39,7 @@ class Pathological(Partitioner):
         classes_per_client: q, in 1..C.
         balanced: equal shares of a class; otherwise each share but the last is a uniform integer between a tenth of
             the equal share (at least ``min_samples`` / C) and the equal share.
-        min_samples: size a client should have; see ``min_client_size``.
+        min_samples: size a client should have; see `min_client_size`.
     """
 
     classes_per_client: int
@@ -88,54 +88,29 @@ class Pathological(Partitioner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dirichlet(Partitioner):
+class Dirichlet(RedrawnPartitioner):
     """Label shift Dir(alpha), with the cap of the public generators.
 
     For each class: shuffle it, draw p ~ Dirichlet(alpha, ..., alpha) of length N, set p_j = 0 for clients that hold
-    n/N samples already, renormalise, cut at floor(cumulative p * n_k). A draw counts if every client has
-    ``min_client_size`` samples and no class met full clients only (it is then spread evenly over the others).
+    n/N samples already, renormalise, cut at floor(cumulative p * n_k). A draw counts if every client has the minimum
+    and no class met full clients only (it is then spread evenly over the others). The repair hands over samples of the
+    giver's most frequent class first. There are fewer tries for very many clients and classes, see ``MAX_SHARES``.
 
     Attributes:
         alpha: concentration, > 0; small means few classes per client.
-        min_samples: size a client must have; see ``min_client_size``.
-        max_tries: draws before giving up or repairing; less for very many clients and classes, see ``MAX_SHARES``.
-        repair: after the last try take the draw with the largest smallest client (one that does not count only if
-            none does otherwise), and hand clients below the minimum samples of the largest clients, from the giver's
-            most frequent class first. False raises instead.
     """
 
     alpha: float
-    min_samples: int
-    max_tries: int
-    repair: bool
 
     def __call__(self, labels: np.ndarray, groups: np.ndarray | None, num_clients: int, rng: Rng) -> Assignment:
         """Draw until every client is large enough, at most ``max_tries`` times and within ``MAX_SHARES``."""
-        check_concentration("alpha", self.alpha)
-        check_count("max_tries", self.max_tries, 1)
-        check_count("min_samples", self.min_samples, 0)
-        check_clients(num_clients, len(labels), 2)
-        least = min_client_size(len(labels), num_clients, self.min_samples)
+        least = self.least("alpha", len(labels), num_clients)
         by_class = [np.flatnonzero(labels == c) for c in np.unique(labels)]
-        best, rank, invalid = None, (False, -1), 0
         limit = max(min(self.max_tries, MAX_SHARES // (num_clients * len(by_class))), 1)
-        for tries in range(1, limit + 1):
-            pieces, sizes, valid = self._draw(by_class, num_clients, rng)
-            if valid and sizes.min() >= least:
-                return Assignment(_lists(pieces), tries)
-            invalid += not valid
-            if (valid, sizes.min()) > rank:
-                best, rank = pieces, (valid, int(sizes.min()))
-        if not self.repair:
-            raise ValueError(
-                f"no Dir({self.alpha}) draw in {limit} gave each of {num_clients} clients {least} of the "
-                f"{len(labels)} samples; the best smallest client had {rank[1]}, and {invalid} draws met full "
-                "clients only. Raise partition.alpha, lower num_clients or partition.min_samples, or set "
-                "partition.repair=true"
-            )
-        indices = _lists(best)
+        pieces, tries = self.best(lambda: self._draw(by_class, num_clients, rng), least, limit, "alpha")
+        indices = [np.concatenate(own) for own in zip(*(np.split(s, cuts) for s, cuts in pieces), strict=True)]
         moved = _fill_small_clients(indices, labels, least)
-        return Assignment(indices, limit, moved)
+        return Assignment(indices, tries, moved)
 
     def _draw(
         self, by_class: list[np.ndarray], num_clients: int, rng: Rng
@@ -153,10 +128,6 @@ class Dirichlet(Partitioner):
             sizes += np.diff(cuts, prepend=0, append=len(samples))
             pieces.append((samples, cuts))
         return pieces, sizes, valid
-
-
-def _lists(pieces: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
-    return [np.concatenate(own) for own in zip(*(np.split(s, cuts) for s, cuts in pieces), strict=True)]
 
 
 def _fill_small_clients(indices: list[np.ndarray], labels: np.ndarray, least: int) -> int:

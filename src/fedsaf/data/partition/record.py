@@ -43,7 +43,6 @@ class PartitionRecord:
     client_groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the one field that may be empty."""
         if self.client_groups and len(self.client_groups) != len(self.train):
             raise ValueError(f"client_groups has {len(self.client_groups)} names for {len(self.train)} clients")
 
@@ -82,25 +81,20 @@ class PartitionRecord:
         """What a reader of the table should know, one sentence each."""
         facts, unseen = self.facts, self.unseen
         left_out = [f"{number} {what}" for what, number in facts["left_out"].items() if number]
-        untested = [i for i, test in enumerate(self.test) if len(test) == 0]
-        validation = facts.get("validation") or {}
-        subset, fold = validation.get("subset"), None if validation.get("folds") is None else validation["fold"]
-        candidates = [
-            (subset, f"samples of subset {subset}, which no run outside of validation sees"),
-            (
-                fold is not None,
-                f"scored on held-out fold {fold} of the training parts; nobody sees the test parts",
-            ),
-            (facts["moved"], f"{facts['moved']} samples were moved to clients below the minimum size"),
-            (facts["unused"], f"{facts['unused']} samples are held by no client"),
-            (left_out, f"left out: {', '.join(left_out)}"),
-            (
-                unseen.any(),
-                f"{(unseen > 0).sum()} clients are tested on classes they never train on ({unseen.sum()} pairs)",
-            ),
-            (untested, f"clients without a test part: {', '.join(map(str, untested))}"),
-        ]
-        return [text for present, text in candidates if present]
+        untested = ", ".join(str(client) for client, test in enumerate(self.test) if len(test) == 0)
+        validation = facts.get("validation") or {"subset": 0, "folds": None}
+        subset, fold = validation["subset"], None if validation["folds"] is None else validation["fold"]
+        pairs = f"{(unseen > 0).sum()} clients are tested on classes they never train on ({unseen.sum()} pairs)"
+        notes = {
+            f"samples of subset {subset}, which no run outside of validation sees": subset,
+            f"scored on held-out fold {fold} of the training parts; nobody sees the test parts": fold is not None,
+            f"{facts['moved']} samples were moved to clients below the minimum size": facts["moved"],
+            f"{facts['unused']} samples are held by no client": facts["unused"],
+            f"left out: {', '.join(left_out)}": left_out,
+            pairs: unseen.any(),
+            f"clients without a test part: {untested}": untested,
+        }
+        return [note for note, holds in notes.items() if holds]
 
     def save(self, folder: Path) -> None:
         """Write ``partition.npz`` (indices) and ``partition.json`` (hash, facts, names, sizes, counts, notes)."""
@@ -131,17 +125,17 @@ class PartitionRecord:
         content = json.loads((folder / "partition.json").read_text(encoding="utf-8"))
         with np.load(folder / "partition.npz") as arrays:
             parts = {part: [arrays[f"{part}_{i}"] for i in range(content["num_clients"])] for part in ("train", "test")}
-        derived = ("hash", "num_clients", "client_names", "sizes", "counts", "unseen", "notes")
-        own = ("client_groups", "class_names")
+        names = {key: tuple(content.pop(key)) for key in ("client_groups", "class_names")}
+        counts, expected = content.pop("counts"), content.pop("hash")
+        for derived in ("num_clients", "client_names", "sizes", "unseen", "notes"):
+            del content[derived]
         record = cls(
-            train=parts["train"],
-            test=parts["test"],
-            train_counts=np.array(content["counts"]["train"]),
-            test_counts=np.array(content["counts"]["test"]),
-            class_names=tuple(content["class_names"]),
-            facts={key: value for key, value in content.items() if key not in derived + own},
-            client_groups=tuple(content["client_groups"]),
+            **parts,
+            train_counts=np.array(counts["train"]),
+            test_counts=np.array(counts["test"]),
+            facts=content,
+            **names,
         )
-        if record.hash != content["hash"]:
-            raise ValueError(f"{folder}: partition.npz has hash {record.hash}, partition.json says {content['hash']}")
+        if record.hash != expected:
+            raise ValueError(f"{folder}: partition.npz has hash {record.hash}, partition.json says {expected}")
         return record

@@ -1,4 +1,8 @@
-"""One client's samples into a training and a test part; pure NumPy."""
+"""One client's samples into a training and a test part; pure NumPy.
+
+A split maps (n,) labels of one client, the share that trains in (0, 1) and a generator, of which it draws one
+permutation, to positions. Dimension letters: n samples, m of them in classes of two and more.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,6 @@ def stratified_split(labels: np.ndarray, train_fraction: float, rng: Rng) -> Par
     Classes of one sample go to training. Of the m samples of the other classes, m - floor(train_fraction m) are for
     testing, shared out by largest remainder. A client with fewer than 3 samples tests on nothing.
     Deviation: such clients are kept, not dropped, as client ids decide architectures and seeds.
-
-    Args:
-        labels: (n,) labels of one client.
-        train_fraction: in (0, 1).
-        rng: one permutation is drawn.
     """
     order = rng.permutation(len(labels))
     classes, counts = np.unique(labels, return_counts=True)
@@ -47,12 +46,7 @@ def random_split(labels: np.ndarray, train_fraction: float, rng: Rng) -> Parts:
     """Split one permutation, test first, as the public generators do; a test class may be unseen in training.
 
     The test part has n - floor(train_fraction n) samples. Deviation: at least 2 samples train, if there are as many;
-    the public code stops with an error at a client with a single sample.
-
-    Args:
-        labels: (n,) labels of one client; only n is used.
-        train_fraction: in (0, 1).
-        rng: one permutation is drawn.
+    the public code stops with an error at a client with a single sample. Of the labels only their number is used.
     """
     order = rng.permutation(len(labels))
     train = min(max(int(train_fraction * len(labels)), 2), len(labels))
@@ -73,9 +67,6 @@ def held_out_fold(labels: np.ndarray, folds: int, fold: int) -> Parts:
         labels: (n,) labels of one client's training part, in training order.
         folds: their number k.
         fold: which one is held out, in [0, k).
-
-    Returns:
-        Positions that go on training, in training order, and those held out.
     """
     dealt = np.argsort(labels, kind="stable")
     is_held = np.zeros(len(labels), bool)

@@ -33,7 +33,7 @@ class Digits(ImageSource):
         items = list(np.rint(digits.images * (255 / 16)).astype(np.uint8))
         return RawSamples(
             name="digits",
-            items=ListedItems(items, [f"digit {i}" for i in range(len(items))]),
+            items=ListedItems(items, "digit"),
             labels=digits.target.tolist(),
             parts={"train": len(items) - self.NUM_TEST, "test": self.NUM_TEST},
             class_names=tuple(map(str, digits.target_names)),
@@ -84,7 +84,7 @@ class Synthetic(ImageSource):
             images = [image[..., 0] for image in images]
         return RawSamples(
             name="synthetic",
-            items=ListedItems(images, [f"synthetic image {i}" for i in range(len(images))]),
+            items=ListedItems(images, "synthetic image"),
             labels=labels.tolist(),
             parts={"all": len(images)},
             class_names=tuple(map(str, range(self.num_classes))),

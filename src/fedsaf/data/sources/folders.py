@@ -33,9 +33,7 @@ class ImageFolder(ImageSource):
     def read(self, seed: int) -> RawSamples[ImageItems]:
         """List the files that Pillow can open; they are read when they are decoded."""
         readable = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
-        return _by_class(
-            self.path, self.splits, readable, self.kind, lambda files: ListedItems(files, list(map(str, files)))
-        )
+        return _by_class(self.path, self.splits, readable, self.kind, ListedItems)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +60,9 @@ def _by_class(
     kind: str,
     items: Callable[[list[Path]], Items],
 ) -> RawSamples[Items]:
-    """Pool the files of ``path/<class>/...`` or ``path/<part>/<class>/...`` by part, then path.
+    """Pool the files of a folder, after which the set is called, by part, then path; ``items`` makes samples of them.
 
-    Files of other kinds are skipped with a count, hidden ones in silence.
-
-    Args:
-        path: the folder, after which the set is called.
-        splits: official parts to pool, in this order; None takes all.
-        suffixes: endings of the wanted files, in lower case, with the dot.
-        kind: what the files are called in messages, such as image.
-        items: wanted files, in order -> what they are to the source.
+    Files with other suffixes than the wanted ones (in lower case) are skipped with a count, hidden ones in silence.
 
     Raises:
         ValueError: no such folder, no such file in it, a file outside a class folder, or an unknown part.
@@ -96,14 +87,13 @@ def _by_class(
         folders = file.relative_to(root).parts[:-1]
         if len(folders) <= in_parts:
             raise ValueError(f"labels missing: {kind} {file} lies in no class folder")
-        part = part_of(folders[0]) if in_parts else "all"
-        rows.append((part, (folders[in_parts], file)))
+        rows.append((part_of(folders[0]) if in_parts else "all", file))
     rows = pooled_order(rows, splits, str(root))
-    pooled = [file for _, (_, file) in rows]
+    pooled = [file for _, file in rows]
     return RawSamples(
         name=root.resolve().name,
         items=items(pooled),
-        labels=[label for _, (label, _) in rows],
+        labels=[file.relative_to(root).parts[in_parts] for file in pooled],
         parts=dict(Counter(part for part, _ in rows)),
         files=pooled,
     )

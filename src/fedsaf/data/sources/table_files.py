@@ -99,7 +99,7 @@ def table_files(path: Path, splits: Sequence[str] | None, suffixes: Collection[s
         path: a file of any name, or a folder; where it holds no such file itself, those below it are taken.
         splits: official parts to pool, in this order; None takes every file.
         suffixes: endings of the wanted files, in lower case, with the dot.
-        what: what the folder should hold, for error messages.
+        what: what they are called in messages.
 
     Raises:
         ValueError: no such path, no such file in it, or none of the splits.

@@ -112,14 +112,7 @@ def choose_column(
     candidates_of: Callable[[Features], list[str]],
     name: str,
 ) -> str:
-    """Return the wanted column, else the only candidate, which is announced.
-
-    Args:
-        key: option that names the column, without ``dataset.``.
-        wanted: its value; None to guess.
-        features: type of each column.
-        candidates_of: features -> columns that fit.
-        name: of the data set.
+    """Return the column that ``dataset.key`` wants, else the only one that fits, which is announced.
 
     Raises:
         ValueError: no such column, or no or several candidates; lists what there is.
