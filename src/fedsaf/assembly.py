@@ -71,7 +71,7 @@ def assemble(origin: Origin) -> Job:
         name: _instantiate(config, name)
         for name in ("augment", "model_group", "method", "optimizer", "fabric", "logger")
     }
-    protocol, group = config["protocol"], parts["model_group"]
+    group = parts["model_group"]
     data = federated_data(config)
     parts["fabric"].fabric()
     parts["method"].check(group)
@@ -85,8 +85,8 @@ def assemble(origin: Origin) -> Job:
         optimizer=parts["optimizer"],
         fabric=parts["fabric"],
         loop=_pick(LoopSettings, config),
-        plan=_pick(LocalTrainingPlan, {**config, **protocol}),
-        settings=_pick(RunSettings, {**config, **protocol}),
+        plan=_pick(LocalTrainingPlan, config),
+        settings=_pick(RunSettings, config),
         identity={
             "config_hash": origin.config_hash,
             "partition_hash": data.record.hash,
@@ -140,9 +140,10 @@ def _start_tracker(tracker: Any, origin: Origin, run_id: str | None) -> Any:
     return tracker
 
 
-def _pick(kind: type, values: Mapping[str, Any]) -> Any:
-    """Build a settings record from the keys of the same names."""
-    return kind(**{name: values[name] for name in kind.__dataclass_fields__})
+def _pick(kind: type, config: Mapping[str, Any]) -> Any:
+    """Build a settings record from the keys of the same names, those of the protocol where it has them."""
+    protocol = config["protocol"]
+    return kind(**{name: (protocol if name in protocol else config)[name] for name in kind.__dataclass_fields__})
 
 
 def _json(content: Mapping[str, Any]) -> str:

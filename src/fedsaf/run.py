@@ -17,8 +17,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from fedsaf.cli import chosen_groups
-from fedsaf.core.config import SHOWN, ConfigError, check, config_hash, lock_path, run_name
+from fedsaf.core.config import SHOWN, ConfigError, check
 from fedsaf.core.files import read_json, remove_leftovers
+from fedsaf.core.identity import config_hash, lock_path, run_folder
 from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
 from fedsaf.tracking.closing import run_table, wide_console
 from fedsaf.tracking.recorder import STATUS, SUMMARY, Recorder
@@ -62,7 +63,7 @@ def _run(config: DictConfig) -> dict[str, str]:
             raise ConfigError("seed is null, but every rank is a process of its own here; write a seed")
         plain["seed"] = secrets.randbelow(2**31)
         log.info("seed=null: drew seed=%d", plain["seed"])
-    folder = Path(plain["results_root"]) / run_name(plain, choices)
+    folder = run_folder(plain, choices)
     with _lock(folder) if writes() else nullcontext():
         if _is_finished(folder, config_hash(plain)) and not plain["force"]:
             log.info("%s is finished already; force=true runs it anew", folder)

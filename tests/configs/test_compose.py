@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from fedsaf.core.config import check, config_hash, flatten, identity, is_derived, run_name
+from fedsaf.core.config import check, flatten, is_derived
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
@@ -81,42 +81,3 @@ def test_every_key_is_read():
     for key, value in config.items():
         if not isinstance(value, dict):
             assert f'"{key}"' in code or f"{key}: " in code or f"${{{key}}}" in text, key
-
-
-def test_identity_ignores_how_a_run_is_carried_out():
-    base = composed()
-    same = composed("fabric.devices=2", "fabric.threads=1", "logger=none", "force=true", "results_root=elsewhere")
-    assert config_hash(base) == config_hash(same)
-    for word in (
-        "seed=1",
-        "rounds=11",
-        "alignment.inst_weight=0.5",
-        "fabric.precision=bf16-mixed",
-        "dataset.image_size=16",
-    ):
-        assert config_hash(composed(word)) != config_hash(base), word
-
-
-def test_a_preset_and_its_value_typed_out_are_the_same_run():
-    assert config_hash(composed("partition=dirichlet_0.1")) == config_hash(
-        composed("partition=dirichlet", "partition.alpha=0.1")
-    )
-
-
-def test_identity_keeps_everything_else():
-    config = composed()
-    dropped = set(dict(flatten(config))) - set(dict(flatten(identity(config))))
-    own = {key for key in dropped if "." in key and not key.startswith(("fabric.", "logger."))}
-    assert own == {"dataset.memory_limit_gib"}  # the same pixels, wherever they lie
-    assert {"seed", "rounds", "num_clients", "batch_size"} <= set(identity(config))
-
-
-def test_the_name_of_a_run_tells_its_choices_and_only_those_it_reads():
-    choices = dict(
-        dataset="digits", partition="iid", model_group="small", method="local", alignment="rcsa", prototype="mean"
-    )
-    assert run_name(composed("method=local"), choices).startswith("digits_iid_small_local_seed0_")
-    choices["method"] = "prototype"
-    assert run_name(composed(), choices).startswith("digits_iid_small_prototype_rcsa_mean_seed0_")
-    choices["method"] = "fedtsp"
-    assert run_name(composed("method=fedtsp"), choices).startswith("digits_iid_small_fedtsp_lexical_seed0_")

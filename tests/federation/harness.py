@@ -19,8 +19,9 @@ from omegaconf import OmegaConf
 
 from fedsaf.assembly import Origin, assemble
 from fedsaf.cli import chosen_groups
-from fedsaf.core.config import check, config_hash
+from fedsaf.core.config import check
 from fedsaf.core.files import read_json
+from fedsaf.core.identity import config_hash
 from fedsaf.core.types import RoundRecord
 from fedsaf.data.federated import FederatedData
 from fedsaf.data.partition.record import PartitionRecord

@@ -11,7 +11,7 @@ import numpy as np
 from omegaconf import OmegaConf
 from safetensors.numpy import save_file
 
-from fedsaf.core.config import config_hash
+from fedsaf.core.identity import config_hash
 from fedsaf.core.types import RoundRecord
 from fedsaf.reproduction.selection import weights_of
 from fedsaf.tracking.recorder import Recorder

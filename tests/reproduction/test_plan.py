@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedsaf.core.config import config_hash
+from fedsaf.core.identity import config_hash
 from fedsaf.reproduction.plan import Plan, expected_costs, finished_costs, plan_table
 from fedsaf.reproduction.probe import Rates, RunCost, cost_of, measure, probed_costs
 from fedsaf.reproduction.sweep import Composer, PlannedRun, runs_of

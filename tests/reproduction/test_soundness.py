@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from claims import main as claims
-from fedsaf.core.config import config_hash
+from fedsaf.core.identity import config_hash
 from fedsaf.reproduction.collect import collect
 from page import main as page
 from report import main as report

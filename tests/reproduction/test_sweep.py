@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from hydra.utils import instantiate
 
-from fedsaf.core.config import ConfigError, config_hash
+from fedsaf.core.config import ConfigError
+from fedsaf.core.identity import config_hash
 from fedsaf.reproduction.launch import sweeps
 from fedsaf.reproduction.sweep import Composer, experiments_of, runs_of, sweep_of
 

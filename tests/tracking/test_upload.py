@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from fedsaf.core.config import lock_path
+from fedsaf.core.identity import lock_path
 from fedsaf.tracking.mirror import RunInfo, WandbTracker
 from fedsaf.tracking.recorder import Recorder
 from fedsaf.tracking.upload import has_arrived, pending, send

@@ -1,4 +1,4 @@
-"""Checks on the composed configuration, and the identity of a run. Imports nothing heavy.
+"""Checks on the composed configuration. Imports nothing heavy.
 
 Everything a user can get wrong without looking at the data is said here, before anything is loaded or written.
 """
@@ -6,11 +6,8 @@ Everything a user can get wrong without looking at the data is said here, before
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import OmegaConf
@@ -18,23 +15,6 @@ from omegaconf import OmegaConf
 from fedsaf.core.resolvers import register
 
 register()  # here, since a process of a launcher imports this before it composes, and runs no entry
-
-INCIDENTAL = (
-    "results_root",
-    "force",
-    "stop_on_failure",
-    "logger",
-    "progress",
-    "checkpoint_overhead",
-    "store",
-    "on_client_error",
-    "fabric.accelerator",
-    "fabric.devices",
-    "fabric.num_nodes",
-    "fabric.threads",
-    "dataset.memory_limit_gib",
-)
-"""Keys that change how a run is carried out, but not what it computes; they do not enter its identity."""
 
 SHOWN = ("table", "figure")
 """What an experiment says about how its runs are shown; no part of a run."""
@@ -124,35 +104,6 @@ def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
             )
 
 
-def identity(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the configuration that determines the result."""
-    kept = json.loads(json.dumps(config))
-    for dotted in INCIDENTAL:
-        *path, last = dotted.split(".")
-        node = kept
-        for name in path:
-            node = node.get(name, {})
-        node.pop(last, None)
-    return kept
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Return 12 hexadecimal digits that are equal for equal identities.
-
-    >>> config_hash({"seed": 0, "force": True}) == config_hash({"seed": 0, "force": False})
-    True
-    """
-    text = json.dumps(identity(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
-    """Return the name of the run's folder: its choices for people, its hash for exactness."""
-    parts = [choices["dataset"], choices["partition"], choices["model_group"], config["method"]["name"]]
-    parts += [choices[group] for group in config["method"]["reads"] if group in choices]
-    return "_".join([*parts, f"seed{config['seed']}", config_hash(config)])
-
-
 def is_derived(group: str) -> bool:
     """Return whether the choice of a group follows from those of others, so that it says nothing of its own.
 
@@ -160,11 +111,6 @@ def is_derived(group: str) -> bool:
     (True, False)
     """
     return group.startswith(DERIVED)
-
-
-def lock_path(folder: Path) -> Path:
-    """Return the file whose lock is held by the process that writes this run folder."""
-    return folder.parent / f".{folder.name}.lock"
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

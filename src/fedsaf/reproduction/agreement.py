@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedsaf.core.config import INCIDENTAL
+from fedsaf.core.identity import INCIDENTAL
 from fedsaf.reproduction.collect import RecordedRun
 from fedsaf.reproduction.selection import DATASET, Requirement
 

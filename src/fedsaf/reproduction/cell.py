@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedsaf.core.config import check, config_hash, run_name
+from fedsaf.core.config import check
+from fedsaf.core.identity import config_hash, run_folder
 from fedsaf.reproduction.composer import Composer
 from fedsaf.reproduction.frame import cell_of
 from fedsaf.reproduction.stand_ins import stand_in_words
@@ -71,7 +72,7 @@ class Cell:
     @cached_property
     def folder(self) -> Path:
         """Its run folder, the same for everyone who wants this run."""
-        return Path(self.config["results_root"]) / run_name(self.config, self.choices)
+        return run_folder(self.config, self.choices)
 
     @property
     def is_finished(self) -> bool:

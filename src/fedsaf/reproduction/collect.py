@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from fedsaf.core.config import flatten, identity
+from fedsaf.core.config import flatten
+from fedsaf.core.identity import without_incidental
 from fedsaf.reproduction.records import UnusableRun, read_lines, read_object
 from fedsaf.reproduction.soundness import CONFIG, sound_records
 from fedsaf.tracking.recorder import CLIENTS, METRICS, STATES, STATUS, SUMMARY
@@ -88,7 +89,7 @@ class SetAside:
 
 def values_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return dotted keys and values of what determines the result, but for the seed."""
-    values = dict(flatten(identity(config)))
+    values = dict(flatten(without_incidental(config)))
     values.pop("seed", None)
     return values
 

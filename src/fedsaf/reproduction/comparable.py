@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from fedsaf.core.config import INCIDENTAL, flatten
+from fedsaf.core.config import flatten
+from fedsaf.core.identity import INCIDENTAL
 from fedsaf.reproduction.frame import NO_RESULT
 
 SHARED = (

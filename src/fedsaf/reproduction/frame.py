@@ -15,7 +15,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from fedsaf.core.config import config_hash, flatten
+from fedsaf.core.config import flatten
+from fedsaf.core.identity import config_hash
 from fedsaf.reproduction.soundness import CONFIG, Rows, UnusableRun, read_lines, read_object, sound_records
 from fedsaf.tracking.domains import client_domains
 from fedsaf.tracking.recorder import CLIENTS, METRICS, PARTITION, STATES, STATUS, SUMMARY

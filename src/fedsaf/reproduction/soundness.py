@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedsaf.core.config import config_hash
+from fedsaf.core.identity import config_hash
 from fedsaf.tracking.domains import client_domains, domain_accuracies
 from fedsaf.tracking.recorder import CLIENTS, METRICS, PARTITION, SUMMARY, TIMING
 from fedsaf.tracking.summary import predictors, summarise_rows

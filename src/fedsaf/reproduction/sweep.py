@@ -20,8 +20,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fedsaf.core.config import SHOWN, ConfigError, check, config_hash, flatten, nearest, run_name
+from fedsaf.core.config import SHOWN, ConfigError, check, flatten, nearest
 from fedsaf.core.files import read_json
+from fedsaf.core.identity import config_hash, run_folder
 from fedsaf.reproduction.figures.definition import figure_definitions
 from fedsaf.reproduction.selection import SCALES, table_definitions
 from fedsaf.reproduction.stand_ins import stand_in_words
@@ -56,7 +57,7 @@ class PlannedRun:
     @cached_property
     def folder(self) -> Path:
         """Its run folder, the same for everyone who wants this run."""
-        return Path(self.config["results_root"]) / run_name(self.config, self.choices)
+        return run_folder(self.config, self.choices)
 
     @property
     def is_finished(self) -> bool:

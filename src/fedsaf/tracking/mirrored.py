@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsaf.core.config import config_hash, is_derived
+from fedsaf.core.config import is_derived
+from fedsaf.core.identity import config_hash
 from fedsaf.core.types import RoundRecord
 from fedsaf.tracking.closing import MIB, READ_BY_METHOD
 from fedsaf.tracking.recorder import METRICS, read_rows

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from fedsaf.core.config import lock_path
+from fedsaf.core.identity import lock_path
 from fedsaf.tracking.location import add_runs_argument, folders_of, load_environment
 
 PARTS = "wandb/offline-run-*"
