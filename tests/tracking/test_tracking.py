@@ -339,7 +339,7 @@ def test_labels_say_what_the_method_is_and_reads():
 
 
 def test_long_labels_keep_what_tells_runs_apart():
-    labels = [run_labels({"seed": seed, "a": a}, {"dataset": "x" * 300}) for seed, a in ((12345, 0), (12345, 1))]
+    labels = [run_labels({"seed": seed, "rounds": a}, {"dataset": "x" * 300}) for seed, a in ((12345, 0), (12345, 1))]
     assert all(len(label["name"]) <= 128 and label["name"].endswith("-seed12345") for label in labels)
     assert all(len(label["group"]) <= 128 and len(label["tags"][0]) <= 64 for label in labels)
     assert len({label["group"] for label in labels}) == len({label["name"] for label in labels}) == 2
