@@ -90,7 +90,7 @@ def test_a_summary_that_does_not_follow_from_its_rows(tmp_path):
 def test_another_version_of_the_configuration(tmp_path):
     path = record_run(tmp_path / "run") / "config.yaml"
     content = OmegaConf.load(path)
-    content["method"]["once_there_was_a_key"] = 1
+    content["method"] = {"once_there_was_a_key": 1}
     OmegaConf.save(content, path)
     text, is_fault = reason(tmp_path)
     assert is_fault
