@@ -92,6 +92,7 @@ def record_run(
     diagnostics: dict[str, float] | Sequence[dict[str, float]] = (),
     uploads: Sequence[tuple[int, int, float]] = LINE,
     words: Sequence[str] = (),
+    whole: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Path:
     """Write the folder of a run that is evaluated in two rounds, the second of which is the best, and then no more.
@@ -106,10 +107,12 @@ def record_run(
         diagnostics: of round 2, or of both rounds.
         uploads: client, class and first of two coordinates of each local prototype; () for no file.
         words: of the command line.
+        whole: a resolved configuration instead of the one here.
         changes: values of the configuration that differ; a dict is merged.
     """
     choices = CHOICES | (choices or {})
-    config = json.loads(json.dumps(CONFIG)) | of_scale(changes.get("scale", "full"), choices["method"])
+    config = json.loads(json.dumps(whole or CONFIG))
+    config |= {} if whole else of_scale(changes.get("scale", "full"), choices["method"])
     for key, value in changes.items():
         config[key] = config.get(key, {}) | value if isinstance(value, dict) else value
     if uploads:

@@ -100,5 +100,6 @@ class Cell:
         return self.on_stand_in(always=False) or self
 
     def chooses(self, group: str) -> str | None:
-        """Return what its words choose in a group, as far as that is known without composing."""
-        return self.values.get(group) or next(iter(self.composer.overridden(self.words, group)), None)
+        """Return what its words choose in a group, as far as that is known without composing and no two disagree."""
+        found = set(self.composer.overridden(self.words, group))
+        return self.values.get(group) or (found.pop() if len(found) == 1 else None)

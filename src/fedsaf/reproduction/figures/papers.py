@@ -133,13 +133,13 @@ def _places(built: BuiltFigure, matcher: Matcher) -> pd.DataFrame:
         rows += [where | {"folder": str(run.folder), "seed": run.seed} for run in found.runs]
         panels.setdefault((where["panel"], found.stand_in), []).extend(run.config for run in found.runs)
     for (panel, _), configs in panels.items():
-        if different := comparable(configs, _named(built.display)):
+        if different := comparable(configs, named_keys(built.display)):
             head = f"{panel}: " if panel else ""
             built.notes.append(f"{head}no fair comparison: run with different {', '.join(different)}")
     return pd.DataFrame(rows, columns=None if rows else [*HEAD, "place", "folder", "seed"])
 
 
-def _named(display: Display) -> list[str]:
+def named_keys(display: Display) -> list[str]:
     """Return the keys in which runs of a panel may differ: what series and points name, and what differs on purpose."""
     swept = [key for block in display.blocks for role in ("series", "points") for key in block.node.get(role, [])]
     return [*swept, *display.node.get("differs", [])]
