@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--launcher", default="basic", help=", ".join(LAUNCHERS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side, not with basic")
     parser.add_argument("--out", type=Path, default=Path("report/tuned.yaml"), help="where the chosen weights go")
-    parser.add_argument("--write", action="store_true", help="write conf/scale_alignment, which the scale then reads")
+    parser.add_argument("--write", action="store_true", help="write them into conf/alignment for the scale")
     return parser
 
 

@@ -1,8 +1,5 @@
 """Every file under conf/ composes and instantiates; the list comes from the folder, so a new file is covered."""
 
-import re
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 
 import pytest
@@ -10,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from fedsaf.core.config import check, flatten, is_derived
+from fedsaf.core.config import check, flatten
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
@@ -32,32 +29,21 @@ def composed(*words):
 
 
 def words_of(group, choice):
-    """A file of ``scale_<group>`` is chosen by that group and the scale together; of validation, by the data set too.
+    return [f"{group}={choice}", *NEEDS.get(choice, [])]
 
-    Of ``paper_<group>`` and ``scenario_<group>`` it is chosen by both words, in this order.
-    """
-    if not is_derived(group):
-        return [f"{group}={choice}", *NEEDS.get(choice, [])]
-    if not group.startswith("scale_"):
-        first, second = group.split("_")
-        known = [path.stem for path in (CONF / first).glob("*.yaml")]
-        name = max((one for one in known if choice.startswith(f"{one}_")), key=len)
-        return [f"{first}={name}", f"{second}={choice.removeprefix(f'{name}_')}"]
-    (base, _, scale), group = choice.rpartition("_"), group.removeprefix("scale_")
-    if group != "validation":
-        return [f"{group}={base}", f"scale={scale}"]
-    name = max((path.stem for path in (CONF / "dataset").glob("*.yaml") if base.endswith(f"_{path.stem}")), key=len)
-    return [f"{group}={base.removesuffix(f'_{name}')}", f"dataset={name}", f"scale={scale}"]
+
+@pytest.mark.parametrize("scale", [None, "smoke", "small", "full"])
+@pytest.mark.parametrize("model_group", sorted(path.stem for path in (CONF / "model_group").glob("*.yaml")))
+def test_a_group_has_networks_and_heads_at_every_scale(model_group, scale):
+    words = [*words_of("model_group", model_group), *([f"scale={scale}"] if scale else [])]
+    group = instantiate(composed(*words)["model_group"], _convert_="all")
+    assert group.architectures
+    assert group.heads
 
 
 @pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda value: value)
 def test_every_file_composes_is_accepted_and_instantiates(group, choice):
     config = composed(*words_of(group, choice))
-    if is_derived(group):
-        content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{choice}.yaml"))
-        (package,) = re.findall("# @package (.*)", text_of(group, choice))
-        node = config if package == "_global_" else reduce(getitem, package.split("."), config)
-        assert dict(flatten(content)).items() <= dict(flatten(node)).items(), "the file is not read"
     check(config, {})
     for part in ("dataset", "partition", "model_group", "method", "optimizer", "fabric", "logger"):
         made = instantiate(config[part], _convert_="all")

@@ -65,14 +65,13 @@ def test_written_weights_are_those_of_the_scale_for_this_loss_alone(tmp_path, mo
 
     conf = tmp_path / "conf"
     shutil.copytree(CONF, conf)
-    shutil.rmtree(conf / "scale_alignment", ignore_errors=True)
     definition = shutil.copy(DEFINITION, tmp_path)
     best = {"gcsa": Score("gcsa", (0.25, 4.0), [0.5], 0)}
     path, defined = write_weights(best, [planned("gcsa", 0.25, 4.0, 0)], conf, Path(definition))
     before, after = (yaml.safe_load(Path(place).read_text()) for place in (DEFINITION, defined))
     assert after == before | {"small": before.get("small", {}) | {"gcsa": {"proto_weight": 0.25, "inst_weight": 4.0}}}
     assert Path(defined).read_text().startswith(DEFINITION.read_text().partition("\n\n")[0]), "comments stay"
-    assert yaml.safe_load(path.read_text()) == {"proto_weight": 0.25, "inst_weight": 4.0}
+    assert path == conf / "alignment" / "gcsa.yaml"
     monkeypatch.delenv("DATA_ROOT", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     composer = Composer(conf)
@@ -83,7 +82,7 @@ def test_written_weights_are_those_of_the_scale_for_this_loss_alone(tmp_path, mo
 
     assert weights("experiment=table_3", "scale=small", "method=fedsaf_gcsa") == (0.25, 4.0)
     assert weights("experiment=table_3", "scale=full", "method=fedsaf_gcsa") == (1.0, 1.0)
-    assert weights("experiment=table_3", "scale=small", "method=fedsaf_mse") == (0.1, 0.1)
+    assert weights("experiment=table_3", "scale=small", "method=fedsaf_mse") == (0.01, 0.1), "as before"
     given = ("alignment.proto_weight=0.0", "method=fedsaf_gcsa")
     assert weights("experiment=figure_5", "scale=small", *given) == (0.0, 4.0), "a sweep over weights has the last word"
 

@@ -317,7 +317,7 @@ def test_arguments_are_checked():
 
 def test_labels_put_the_seeds_of_a_cell_into_one_group_and_nothing_else():
     base = {"seed": 0, "method": METHOD, "scale": "small", "stand_in_for": "cifar10", "partition": {"alpha": 0.1}}
-    choices = {**CHOICES, "experiment": "table_3", "paper": "fedsaf", "logger": "wandb", "scale_paper": "fedsaf_small"}
+    choices = {**CHOICES, "experiment": "table_3", "paper": "fedsaf", "logger": "wandb"}
     zero, one = run_labels(base, choices), run_labels({**base, "seed": 1}, {**choices, "experiment": "figure_6"})
     assert zero["group"] == one["group"], "the experiment that started a run does not tell cells apart"
     assert zero["group"].startswith("prototype-rcsa-iid-small-cifar10-")

@@ -22,9 +22,6 @@ SHOWN = ("table", "figure")
 MAX_LISTED = 60
 """How many choices a message lists."""
 
-DERIVED = ("scale_", "paper_", "scenario_")
-"""Beginnings of groups whose choice follows from two others, such as ``scale_dataset``."""
-
 SWITCHES = ("progress", "force", "stop_on_failure")
 COUNTS = ("rounds", "num_clients", "local_epochs", "batch_size", "feature_dim", "eval_batch_size", "eval_every")
 
@@ -102,15 +99,6 @@ def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
                 f"{group}={chosen[group]} was chosen, but method={method['name']} does not read it (it reads {reads}); "
                 f"leave it out, or take method=prototype, which combines any alignment with any constructor"
             )
-
-
-def is_derived(group: str) -> bool:
-    """Return whether the choice of a group follows from those of others, so that it says nothing of its own.
-
-    >>> is_derived("paper_method"), is_derived("paper")
-    (True, False)
-    """
-    return group.startswith(DERIVED)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -45,5 +45,6 @@ def register() -> None:
 def _resolved(key: Any, entries: Mapping[Any, Any], *, _parent_: Container) -> Any:
     found = case(key, entries)
     if isinstance(found, str) and found.startswith(LATER):
-        return OmegaConf.create({"found": found}, parent=_parent_)["found"]
-    return found
+        found = OmegaConf.create({"found": found}, parent=_parent_)["found"]
+    # A plain list could be read, but not put in the place of the interpolation, as `--cfg job --resolve` does.
+    return OmegaConf.create(found) if isinstance(found, (list, dict)) else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,8 +102,8 @@ def write_weights(
 ) -> list[Path]:
     """Write what the scale has from then on wherever a loss is chosen.
 
-    These are ``conf/scale_alignment/<loss>_<scale>.yaml``, which runs read, and the same numbers in the definition by
-    which tables know such runs.
+    These are the entries of the scale in ``conf/alignment/<loss>.yaml``, which runs read, and the same numbers in the
+    definition by which tables know such runs.
 
     Args:
         best: chosen weights by loss.
@@ -116,9 +117,11 @@ def write_weights(
     check_writable(runs)
     scale, written = runs[0].config["scale"], []
     for name, score in best.items():
-        path = conf / "scale_alignment" / f"{name}_{scale}.yaml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(_file(name, score, scale, runs[0].choices["dataset"]), encoding="utf-8")
+        path = conf / "alignment" / f"{name}.yaml"
+        text = path.read_text(encoding="utf-8")
+        for key, value in zip(WEIGHTS, score.weights, strict=True):
+            text = _with_entry(text, key, scale, value)
+        path.write_text(text, encoding="utf-8")
         written.append(path)
     _define(tuned(best), scale, definition)
     return [*written, definition]
@@ -149,12 +152,16 @@ def _flow(pair: Mapping[str, float]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in pair.items()) + "}"
 
 
-def _file(name: str, score: Score, scale: str, dataset: str) -> str:
-    lam, gamma = score.weights
-    return (
-        "# @package alignment\n"
-        f"# Weights of alignment={name} at scale={scale}, chosen by `make tune` on held-out samples of {dataset}:\n"
-        f"# {100 * score.mean:.2f} % in the last round, n = {len(score.accuracies)}.\n"
-        f"proto_weight: {lam} # lambda\n"
-        f"inst_weight: {gamma} # gamma\n"
-    )
+def _with_entry(text: str, key: str, scale: str, value: float) -> str:
+    """Return the text of a file of ``conf/alignment`` in which a key has this value at this scale.
+
+    >>> _with_entry("proto_weight: 0.1  # lambda", "proto_weight", "small", 1.0)
+    'proto_weight: ${case:${scale},{small:1.0,default:0.1}}  # lambda'
+    """
+    found = re.search(rf"^{key}: (?:\$\{{case:\$\{{scale\}},\{{(.*?)\}}\}}|(\S+))", text, re.MULTILINE)
+    if found is None:
+        raise ConfigError(f"conf/alignment has no line {key} whose value could be that of {scale}")
+    entries = dict(entry.split(":") for entry in found[1].split(",")) if found[1] else {"default": found[2]}
+    entries = {scale: str(value)} | {name: kept for name, kept in entries.items() if name != scale}
+    written = ",".join(f"{name}:{weight}" for name, weight in entries.items())
+    return text[: found.start()] + f"{key}: ${{case:${{scale}},{{{written}}}}}" + text[found.end() :]

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedsaf.core.config import is_derived, plain
+from fedsaf.core.config import plain
 from fedsaf.core.files import read_json
 from fedsaf.tracking.domains import DOMAIN_MEAN
 from fedsaf.tracking.recorder import STATUS, SUMMARY
@@ -240,7 +240,7 @@ def _overridden(run: Run) -> list[str]:
 
 def _names_cell(name: str) -> bool:
     """Return whether a choice or key tells cells apart; what two choices make of a third follows from them."""
-    return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING and not is_derived(name)
+    return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING
 
 
 def _select(config: Mapping[str, Any], name: str) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsaf.core.config import is_derived
 from fedsaf.core.identity import config_hash
 from fedsaf.core.types import RoundRecord
 from fedsaf.tracking.closing import MIB, READ_BY_METHOD
@@ -58,10 +57,7 @@ def label_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict
     kept = {
         group: choice
         for group, choice in choices.items()
-        if choice not in (None, "null")
-        and group not in UNNAMED
-        and not is_derived(group)
-        and (group not in READ_BY_METHOD or group in used)
+        if choice not in (None, "null") and group not in UNNAMED and (group not in READ_BY_METHOD or group in used)
     }
     if "method" in kept:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
         kept["method"] = method.get("name") or kept["method"]
