@@ -10,6 +10,10 @@ os.environ.pop("RESULTS_ROOT", None)
 import pytest
 import torch
 
+from fedsaf.core.resolvers import register
+
+register()  # many tests compose configurations themselves
+
 
 @pytest.fixture(autouse=True)
 def one_thread():

@@ -40,9 +40,7 @@ OPTIONS = {
 @cache
 def load(name):
     with initialize_config_dir(str(CONF), version_base=None):
-        config = compose(
-            overrides=["+protocol=sound", f"+model_group={name}", "++feature_dim=512", *NEEDS.get(name, [])]
-        )
+        config = compose("train", overrides=[f"model_group={name}", "feature_dim=512", *NEEDS.get(name, [])])
     return instantiate(config.model_group, _convert_="all")
 
 
