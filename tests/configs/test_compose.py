@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from fedsaf.core.config import check, flatten
+from fedsaf.core.config import check
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
