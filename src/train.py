@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import hydra
 from omegaconf import DictConfig
 
-from fedsaf.cli import check_command_line
+from fedsaf.cli import check_command_line, words_first
 from fedsaf.core.config import ConfigError
 from fedsaf.federation.interrupt import leave_on_request
 from fedsaf.run import run
@@ -30,8 +30,7 @@ def main(config: DictConfig) -> dict[str, str]:
 
 if __name__ == "__main__":
     leave_on_request()
-    # Hydra's parser refuses words on both sides of a flag, as in `make train ARGS=rounds=3`.
-    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))
+    sys.argv[1:] = words_first(sys.argv[1:])
     load_environment(CONF.parent / ".env")
     try:
         check_command_line(sys.argv[1:], CONF, "train")

@@ -2,57 +2,75 @@
 
 Hydra would say the same later, in job 7 of a sweep, or after the imports; and it accepts a few things silently that
 cannot be meant. Every choice and every value of a sweep is composed and checked once, against the first of the others.
+Groups and choices are those on Hydra's search path, with ``--config-dir`` and ``hydra.searchpath``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
-from fedsaf.core.config import ConfigError, check, check_choices, flatten, nearest
+from fedsaf.core.config import ConfigError, check, check_choices, flatten, nearest, plain, resolved
 
 MAX_COMPOSITIONS = 48
 """How many values of a sweep are tried beforehand; the others are checked when their job starts."""
+SEARCHPATH = "hydra.searchpath"
+
+
+def words_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the overrides before the flags: Hydra refuses overrides on both sides of a flag.
+
+    >>> words_first(["rounds=3", "-m", "seed=0,1", "--config-dir", "mine"])
+    ['rounds=3', 'seed=0,1', '-m', '--config-dir', 'mine']
+    """
+    words = get_args_parser().parse_intermixed_args(list(arguments)).overrides
+    flags = list(arguments)
+    for word in words:
+        flags.remove(word)
+    return [*words, *flags]
 
 
 def check_command_line(arguments: Sequence[str], folder: Path, config_name: str) -> None:
-    """Check the overrides among the arguments.
+    """Check the overrides among the arguments. What only asks Hydra something, such as ``--info``, is left to it.
 
     Args:
         arguments: the command line without the program.
-        folder: the configuration folder.
-        config_name: the primary configuration.
+        folder: the configuration folder, unless the arguments name another.
+        config_name: the primary configuration, unless the arguments name another.
 
     Raises:
         ConfigError: unknown group, choice or key, with the nearest ones; a value that `check` refuses.
     """
-    words = [word for word in arguments if not word.startswith("-") and "=" in word]
+    options = get_args_parser().parse_intermixed_args(list(arguments))
+    asks = options.help or options.hydra_help or options.cfg or options.info or options.shell_completion
+    relative = options.config_path is not None and not options.config_path.startswith(("/", "pkg://"))
+    if asks or relative or options.experimental_rerun:  # a relative path is one of Hydra's, beside the entry
+        return
     try:
-        overrides = OverridesParser.create().parse_overrides(words)
+        overrides = OverridesParser.create().parse_overrides(options.overrides)
     except HydraException as error:
-        raise ConfigError(f"cannot read {' '.join(words)}: {error}") from error
-    own = [o for o in overrides if not o.key_or_group.startswith("hydra")]
-    groups = {path.name: sorted(f.stem for f in path.glob("*.yaml")) for path in folder.iterdir() if path.is_dir()}
-    for override in own:
-        if override.key_or_group in groups:
-            _check_choice(override, groups[override.key_or_group], folder)
-        if override.key_or_group == "experiment" and not {"-m", "--multirun"} & set(arguments):
-            for value in _values(override):
-                if _brings_a_sweep(folder, value):
-                    raise ConfigError(f"experiment={value} is a sweep, which Hydra ignores without -m; add -m")
-    with initialize_config_dir(str(folder.resolve()), version_base="1.3"):
-        _check_keys(own, groups, config_name)
-        for variant in _variants(own):
-            _check_variant(variant, config_name, groups)
+        raise ConfigError(f"cannot read {' '.join(options.overrides)}: {error}") from error
+    with _searching(options, folder):
+        checks = _Checks(options.config_name or config_name, overrides, options.multirun)
+        checks.choices()
+        checks.keys()
+        for variant in _variants(checks.own):
+            checks.variant(variant)
 
 
 def chosen_groups(overrides: Iterable[str], groups: Iterable[str]) -> dict[str, str]:
@@ -81,13 +99,120 @@ def cells(words: Sequence[str]) -> list[list[str]]:
     """
     values = []
     for override in OverridesParser.create().parse_overrides(list(words)):
-        word = str(override.input_line)
         if override.is_sweep_override() and not (override.is_choice_sweep() or override.is_range_sweep()):
-            raise ConfigError(f"{word}: the values of this sweep cannot be listed; write them out")
-        elements = override.sweep_iterator(transformer=_element) if override.is_sweep_override() else None
-        key = word.partition("=")[0]
-        values.append([word] if elements is None else [f"{key}={element}" for element in elements])
+            raise ConfigError(f"{override.input_line}: the values of this sweep cannot be listed; write them out")
+        values.append(_words(override))
     return [list(cell) for cell in product(*values)]
+
+
+@contextmanager
+def _searching(options: argparse.Namespace, folder: Path) -> Iterator[None]:
+    """Compose with the search path that Hydra makes of these options."""
+    path = create_config_search_path(options.config_path or str(folder.resolve()))
+    if options.config_dir is not None:
+        extra = Path(options.config_dir).absolute()
+        if not extra.is_dir():
+            raise ConfigError(f"--config-dir={options.config_dir} is no folder")
+        path.prepend(provider="command-line", path=f"file://{extra}", anchor=SearchPathQuery(provider="schema"))
+    with initialize_config_dir(str(folder.resolve()), version_base="1.3"):  # puts back what was there before
+        GlobalHydra.instance().clear()
+        Hydra.create_main_hydra2(task_name="train", config_search_path=path)
+        yield
+
+
+class _Checks:
+    """What is checked of a command line, in a process that Hydra's search path was set in.
+
+    Args:
+        config_name: the primary configuration.
+        overrides: all of the command line.
+        multirun: whether it asks for a sweep.
+    """
+
+    def __init__(self, config_name: str, overrides: Sequence[Override], multirun: bool) -> None:
+        self.config_name, self.multirun = config_name, multirun
+        self.own = [one for one in overrides if not one.key_or_group.startswith("hydra")]
+        self.searched = [str(one.input_line) for one in overrides if one.key_or_group == SEARCHPATH]
+        self.groups = [group for group in self._options("", ObjectType.GROUP) if group != "hydra"]
+
+    def choices(self) -> None:
+        """Refuse choices that their group has not, and an experiment's own sweep where Hydra would ignore it."""
+        for override in self.own:
+            group = override.key_or_group
+            if group not in self.groups:
+                continue
+            values, known = _values(override), self._options(group, ObjectType.CONFIG)
+            for value in values:
+                self._check_choice(group, value, known)
+            sweeping = [value for value in values if group == "experiment" and self._brings_a_sweep(value)]
+            if sweeping and not self.multirun:
+                raise ConfigError(f"experiment={sweeping[0]} is a sweep, which Hydra ignores without -m; add -m")
+            if sweeping and len(values) > 1:
+                raise ConfigError(
+                    f"experiment={','.join(values)}: {sweeping[0]} brings its own sweep, which Hydra would ignore "
+                    "here; run the experiments one after another"
+                )
+
+    def keys(self) -> None:
+        """Refuse keys that no configuration has. Keys of a group are looked up in the first choice of each sweep."""
+        config = self._compose([_words(one)[0] for one in self.own if one.key_or_group in self.groups])
+        known = {key for key, _ in flatten(plain(config, resolve=False))}
+        nodes = {key.rsplit(".", depth)[0] for key in known for depth in range(1, key.count(".") + 1)}
+        for override in self.own:
+            key = override.key_or_group
+            if key in nodes or key in known or key in self.groups or override.is_add() or override.is_force_add():
+                continue
+            raise ConfigError(f"{key} is no key of this configuration; {nearest(key, known | set(self.groups))}")
+
+    def variant(self, words: Sequence[str]) -> None:
+        """Refuse what `check` refuses, and a folder of results that cannot be one."""
+        chosen = chosen_groups(words, self.groups)
+        composed = self._compose(words)
+        try:
+            # First, since a method that is given another part than its own may have nothing to interpolate from.
+            check_choices(plain(composed, resolve=False)["method"], chosen)
+            config = resolved(composed)
+            check(config, chosen)
+            root = Path(config["results_root"])
+        except KeyError as error:
+            raise ConfigError(
+                f"{self.config_name} has no key {error}; a primary configuration of one's own begins with "
+                "`defaults: [train, _self_]`"
+            ) from error
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"results_root={root} cannot be a folder: {error.strerror}") from error
+
+    def _options(self, group: str, kind: ObjectType) -> list[str]:
+        try:
+            loader = GlobalHydra.instance().config_loader()
+            return loader.get_group_options(group, kind, self.config_name, self.searched)
+        except HydraException as error:
+            raise ConfigError(str(error)) from error
+
+    def _compose(self, words: Sequence[str]) -> DictConfig:
+        try:
+            return compose(self.config_name, overrides=[*self.searched, *words])
+        except HydraException as error:
+            raise ConfigError(str(error)) from error
+
+    def _check_choice(self, group: str, value: Any, known: Sequence[str]) -> None:
+        if value is None and group == "experiment":
+            raise ConfigError(f"{group}=null is no choice; leave {group} out")
+        if not isinstance(value, str):
+            instead = {"alignment": "alignment=none", "logger": "logger=none"}.get(group, f"{group}={known[0]}")
+            if isinstance(value, (int, float)) and group == "partition":
+                instead = f"partition=dirichlet_{value} if there is such a preset, or partition=dirichlet "
+                instead += f"partition.alpha={value}"
+            raise ConfigError(f"{group}={value} is no choice; write {instead} ({nearest('', known)})")
+        folder, _, name = value.rpartition("/")
+        if name not in (self._options(f"{group}/{folder}", ObjectType.CONFIG) if folder else known):
+            raise ConfigError(f"{group}={value} is unknown; {nearest(value, known)}")
+
+    def _brings_a_sweep(self, experiment: str) -> bool:
+        words = [*self.searched, f"experiment={experiment}"]
+        return bool(compose(self.config_name, overrides=words, return_hydra_config=True).hydra.sweeper.get("params"))
 
 
 def _values(override: Override) -> list[Any]:
@@ -103,53 +228,12 @@ def _plain(value: Any) -> Any:
     return value.text if isinstance(value, QuotedString) else value
 
 
-def _check_choice(override: Override, choices: Sequence[str], folder: Path) -> None:
-    group = override.key_or_group
-    values = _values(override)
-    for value in values:
-        if value is None and group in ("experiment", "debug"):
-            raise ConfigError(f"{group}=null is no choice; leave {group} out")
-        if not isinstance(value, str):
-            instead = {"alignment": "alignment=none", "logger": "logger=none"}.get(group, f"{group}={choices[0]}")
-            if isinstance(value, (int, float)) and f"{group}.alpha" == "partition.alpha":
-                instead = f"partition=dirichlet_{value} if there is such a preset, or partition=dirichlet "
-                instead += f"partition.alpha={value}"
-            raise ConfigError(f"{group}={value} is no choice; write {instead} ({nearest('', choices)})")
-        if value not in choices:
-            raise ConfigError(f"{group}={value} is unknown; {nearest(value, choices)}")
-    if group == "experiment" and len(values) > 1:
-        sweeping = [value for value in values if _brings_a_sweep(folder, value)]
-        if sweeping:
-            raise ConfigError(
-                f"experiment={','.join(values)}: {sweeping[0]} brings its own sweep, which Hydra would ignore here; "
-                "run the experiments one after another"
-            )
-
-
-def _brings_a_sweep(folder: Path, experiment: str) -> bool:
-    return "sweeper:" in (folder / "experiment" / f"{experiment}.yaml").read_text()
-
-
-def _check_keys(overrides: Sequence[Override], groups: dict[str, list[str]], config_name: str) -> None:
-    """Refuse keys that no configuration has. Keys of a group are looked up in the first choice of each sweep."""
-    choices = [_first(o) for o in overrides if o.key_or_group in groups]
-    config = _compose(config_name, choices, resolve=False)
-    known = {key for key, _ in flatten(config)}
-    nodes = {key.rsplit(".", depth)[0] for key in known for depth in range(1, key.count(".") + 1)}
-    for override in overrides:
-        key = override.key_or_group
-        if key in groups or key in known or key in nodes or override.is_add() or override.is_force_add():
-            continue
-        raise ConfigError(f"{key} is no key of this configuration; {nearest(key, known | set(groups))}")
-
-
-def _first(override: Override) -> str:
-    """Return the override with the first of its values."""
+def _words(override: Override) -> list[str]:
+    """Return a word for each value of an override; the word itself where its values cannot be listed."""
     word = str(override.input_line)
     if not override.is_sweep_override() or override.is_interval_sweep():
-        return word
-    first = next(iter(override.sweep_iterator(transformer=_element)))
-    return f"{word.partition('=')[0]}={first}"
+        return [word]
+    return [f"{word.partition('=')[0]}={value}" for value in override.sweep_iterator(transformer=_element)]
 
 
 def _element(value: Any) -> str:
@@ -158,33 +242,9 @@ def _element(value: Any) -> str:
 
 def _variants(overrides: Sequence[Override]) -> list[list[str]]:
     """Return one list of words with every sweep at its first value, and one more for each other value."""
-    first = [_first(o) for o in overrides]
+    words = [_words(override) for override in overrides]
+    first = [values[0] for values in words]
     variants = [first]
-    for index, override in enumerate(overrides):
-        if not override.is_sweep_override() or override.is_interval_sweep():
-            continue
-        key = str(override.input_line).partition("=")[0]
-        for value in list(override.sweep_iterator(transformer=_element))[1:]:
-            variants.append([*first[:index], f"{key}={value}", *first[index + 1 :]])
+    for index, values in enumerate(words):
+        variants += [[*first[:index], value, *first[index + 1 :]] for value in values[1:]]
     return variants[:MAX_COMPOSITIONS]
-
-
-def _compose(config_name: str, words: Sequence[str], resolve: bool = True) -> dict[str, Any]:
-    try:
-        config = compose(config_name, overrides=list(words))
-        return OmegaConf.to_container(config, resolve=resolve)  # type: ignore[return-value]
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(str(error)) from error
-
-
-def _check_variant(words: Sequence[str], config_name: str, groups: Iterable[str]) -> None:
-    chosen = chosen_groups(words, groups)
-    # First, since a method that is given another part than its own may have nothing to interpolate from.
-    check_choices(_compose(config_name, words, resolve=False)["method"], chosen)
-    config = _compose(config_name, words)
-    check(config, chosen)
-    root = Path(config["results_root"])
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"results_root={root} cannot be a folder: {error.strerror}") from error

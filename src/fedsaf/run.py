@@ -9,15 +9,15 @@ import shutil
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import BaseFileLock, FileLock, Timeout
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from fedsaf.cli import chosen_groups
-from fedsaf.core.config import SHOWN, ConfigError, check
+from fedsaf.core.config import ConfigError, check, resolved
 from fedsaf.core.files import read_json, remove_leftovers
 from fedsaf.core.identity import config_hash, lock_path, run_folder
 from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
@@ -55,8 +55,7 @@ def _run(config: DictConfig) -> dict[str, str]:
     hydra = HydraConfig.get()
     choices = {k: v for k, v in hydra.runtime.choices.items() if isinstance(v, str) and "/" not in k}
     words = list(hydra.overrides.task)
-    content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
-    plain = {key: value for key, value in content.items() if key not in SHOWN}
+    plain = resolved(config)
     check(plain, chosen_groups(words, choices))
     if plain["seed"] is None:
         if not single_process():

@@ -1,5 +1,6 @@
 """Mistakes on the command line get an answer before anything is loaded, with the nearest right word."""
 
+import os
 import subprocess
 import sys
 import time
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsaf.cli import check_command_line, chosen_groups
+from fedsaf.cli import check_command_line, chosen_groups, words_first
 from fedsaf.core.config import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +35,9 @@ def refuse(*words):
         ["method=alignfed", "alignment=rcsa"],
         ["method=fedsa", "prototype.variant=train"],
         ["--help"],
+        ["--info", "defaults", "alignment=mine"],
+        ["--cfg", "job", "experiment=table_3"],
+        ["-sc", "install=bash"],
     ],
     ids=" ".join,
 )
@@ -90,17 +94,65 @@ def test_wrong_words_are_answered(words, expected):
     assert expected in refuse(*words)
 
 
-def test_a_sweep_over_experiments_with_their_own_sweep_is_refused(tmp_path):
-    import shutil
+@pytest.fixture
+def mine(tmp_path):
+    """A configuration folder of one's own: an alignment, two sweeps, a primary configuration, a group."""
+    for name, text in {
+        "alignment/mymse": "defaults: [mse]\ninst_weight: 0.5\n",
+        "experiment/one": "# @package _global_\nhydra: {sweeper: {params: {seed: '0,1'}}}\n",
+        "experiment/two": "# @package _global_\nhydra: {sweeper: {params: {seed: '0,1'}}}\n",
+        "own": "defaults: [train, _self_]\nrounds: 2\n",
+        "bare": "rounds: 2\n",
+        "found": "defaults: [train, _self_]\nhydra: {searchpath: ['pkg://my_configurations']}\n",
+        "extra/choice": "value: 1\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return tmp_path
 
-    folder = shutil.copytree(CONF, tmp_path / "conf")
-    for name in ("one", "two"):
-        (folder / "experiment").mkdir(exist_ok=True)
-        (folder / "experiment" / f"{name}.yaml").write_text(
-            "# @package _global_\nhydra:\n  sweeper:\n    params: {seed: '0,1'}\n"
-        )
-    with pytest.raises(ConfigError, match="one after another"):
-        check_command_line(["-m", "experiment=one,two"], folder, "train")
+
+def test_a_folder_of_ones_own_is_searched_too(mine):
+    for place in (["--config-dir", str(mine)], [f"hydra.searchpath=[file://{mine}]"]):
+        check_command_line([*place, "alignment=mymse", "alignment.inst_weight=0.1"], CONF, "train")
+        check_command_line([*place, "+extra=choice"], CONF, "train")
+        assert "did you mean mymse" in refuse(*place, "alignment=mymsee")
+        assert "did you mean choice" in refuse(*place, "+extra=choise")
+        assert "add -m" in refuse(*place, "experiment=one")
+    assert "mymse is unknown" in refuse("alignment=mymse")
+    assert "--config-dir=nowhere is no folder" in refuse("--config-dir", "nowhere")
+
+
+def test_a_package_is_searched_that_a_primary_configuration_of_ones_own_names(mine, tmp_path_factory, monkeypatch):
+    package = tmp_path_factory.mktemp("packages") / "my_configurations"
+    (package / "alignment").mkdir(parents=True)
+    for folder in (package, package / "alignment"):
+        (folder / "__init__.py").touch()
+    (package / "alignment" / "packaged.yaml").write_text("defaults: [rcsa]\n")
+    monkeypatch.syspath_prepend(package.parent)
+    place = ["--config-dir", str(mine), "--config-name", "found"]
+    check_command_line([*place, "alignment=packaged"], CONF, "train")
+    assert "did you mean packaged" in refuse(*place, "alignment=packages")
+
+
+def test_a_primary_configuration_of_ones_own(mine):
+    place = ["--config-dir", str(mine)]
+    check_command_line([*place, "-cn", "own", "seed=3"], CONF, "train")
+    assert "did you mean rounds" in refuse(*place, "-cn", "own", "roundz=3")
+    assert "defaults: [train, _self_]" in refuse(*place, "-cn", "bare", "rounds=3")
+    assert "nowhere" in refuse("-cn", "nowhere")
+
+
+def test_a_sweep_over_experiments_with_their_own_sweep_is_refused(mine):
+    assert "one after another" in refuse("-m", "--config-dir", str(mine), "experiment=one,two")
+
+
+@pytest.mark.parametrize(
+    "word", ["dataset.max_samples=???", "logger.project=???", "stand_in_for=???", "model_group.architectures=[???]"]
+)
+def test_a_value_that_is_still_to_be_given_is_named_by_its_full_key(word):
+    key = "model_group.architectures.0" if "[" in word else word.partition("=")[0]
+    assert refuse(word) == f"{key} is ???, a value that has to be given; write {key}=VALUE"
+    assert key in refuse("-m", word.replace("???", "???,1"))
 
 
 def test_touched_groups():
@@ -121,3 +173,35 @@ def test_answers_come_without_heavy_imports(words):
     done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - began < 30  # a hang, not a speed: speed is measured by make bench
+
+
+def asked(*words, line=None):
+    """What Hydra itself answers, in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")} | ({"COMP_LINE": line} if line else {})
+    command = [sys.executable, "src/train.py", *words]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_completion_knows_groups_choices_and_keys(mine):
+    assert "complete -o nospace -o default -F hydra_bash_completion python" in asked("-sc", "install=bash")
+    for line, expected in {
+        "ali": {"alignment=", "alignment."},
+        "seed=1 scale=s": {"scale=small", "scale=smoke"},
+        "alignment.proto": {"alignment.proto_weight="},
+    }.items():
+        assert set(asked("-sc", "query=bash", line=f"python src/train.py {line}").split()) == expected
+    line = f"python src/train.py hydra.searchpath=[file://{mine}] alignment=my"
+    assert asked("-sc", "query=bash", line=line).split() == ["alignment=mymse"]
+
+
+def test_hydras_own_questions_are_answered(mine):
+    assert f"file://{mine}" in asked("--info", "searchpath", "--config-dir", str(mine))
+    shown = asked("alignment=mymse", "--cfg", "job", "--resolve", "--package", "alignment", "--config-dir", str(mine))
+    assert "inst_weight: 0.5" in shown
+    assert "${" not in asked("--cfg", "job", "--resolve", "experiment=table_3", "scale=small")
+
+
+def test_words_may_stand_on_both_sides_of_flags():
+    assert words_first(["seed=1", "-m", "rounds=2", "-cd", "a=b"]) == ["seed=1", "rounds=2", "-m", "-cd", "a=b"]

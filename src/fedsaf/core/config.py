@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from omegaconf import OmegaConf
+from omegaconf import MISSING, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fedsaf.core.resolvers import register
 
@@ -33,6 +34,31 @@ class ConfigError(ValueError):
 def plain(config: Any, resolve: bool = True) -> dict[str, Any]:
     """Return a composed or loaded configuration as plain containers, its interpolations resolved unless told not to."""
     return cast(dict[str, Any], OmegaConf.to_container(config, resolve=resolve))
+
+
+def resolved(config: Any) -> dict[str, Any]:
+    """Return the composed configuration of a run as plain containers, without what says how runs are shown.
+
+    Raises:
+        ConfigError: a key still has the value ``???``, or an interpolation does not hold.
+    """
+    for key in _missing(plain(config, resolve=False)):
+        raise ConfigError(f"{key} is ???, a value that has to be given; write {key}=VALUE")
+    try:
+        return {key: value for key, value in plain(config).items() if key not in SHOWN}
+    except OmegaConfBaseException as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+
+
+def _missing(node: Any, key: str = "") -> Iterator[str]:
+    if node == MISSING:
+        yield key
+    elif isinstance(node, Mapping):
+        for name, value in node.items():
+            yield from _missing(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _missing(value, f"{key}.{index}")
 
 
 def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
