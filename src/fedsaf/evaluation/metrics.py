@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import torch
 from torchmetrics.classification import MulticlassAccuracy
@@ -37,7 +38,7 @@ class ClientAccuracy:
 
     def compute(self) -> dict[str, int]:
         """Return the number of hits by rule."""
-        return {name: int(metric.tp.sum()) for name, metric in self.metrics.items()}
+        return {name: int(cast(torch.Tensor, metric.tp).sum()) for name, metric in self.metrics.items()}
 
 
 def summarise_accuracies(hits: Sequence[int], totals: Sequence[int]) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedsaf.core.contracts import Client, Outputs
-from fedsaf.losses.contrastive import COSINE_FLOOR
+from fedsaf.losses.coordinate import COSINE_FLOOR
 from fedsaf.losses.numerics import unit_rows
 
 

@@ -2,12 +2,14 @@
 
 The papers take MobileNetV2 and ViT from torchvision. timm builds the same networks from other initial distributions;
 the functions ``*_initialisation`` put torchvision's back. The functions ``*_small_stem`` keep the full resolution in
-the stem, as usual for images of 32 pixels; the papers do not use them.
+the stem, as usual for images of 32 pixels; the papers do not use them. ``model`` is a torch module of the kind that a
+function is named after, whose parts torch does not type.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import nn
 
@@ -21,7 +23,7 @@ def mobilenet_initialisation(model: nn.Module) -> None:
             nn.init.kaiming_normal_(module.weight, mode="fan_out")
 
 
-def vit_initialisation(model: nn.Module) -> None:
+def vit_initialisation(model: Any) -> None:
     """Xavier uniform for query-key-value and MLP, truncated normal patches, class token zero, positions normal 0.02."""
     patches = model.patch_embed.proj
     nn.init.trunc_normal_(patches.weight, std=math.sqrt(1 / patches.weight[0].numel()))
@@ -42,7 +44,7 @@ def no_small_stem(model: nn.Module) -> None:
     """Leave ``model`` as it is: CNNs start at stride one anyway, and a patch embedding has no stem."""
 
 
-def resnet_small_stem(model: nn.Module) -> None:
+def resnet_small_stem(model: Any) -> None:
     """Replace 7 x 7 / 2 and max pooling by 3 x 3 / 1: the first stage sees s x s instead of s/4 x s/4."""
     stem = nn.Conv2d(model.conv1.in_channels, model.conv1.out_channels, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")
@@ -50,13 +52,13 @@ def resnet_small_stem(model: nn.Module) -> None:
     model.maxpool = nn.Identity()
 
 
-def googlenet_small_stem(model: nn.Module) -> None:
+def googlenet_small_stem(model: Any) -> None:
     """Replace 7 x 7 / 2 by 3 x 3 / 1, drop the stem's two poolings: the first inception sees s x s, not s/8 x s/8."""
     replace_first_convolution(model, model.conv1.conv.in_channels, kernel_size=3, stride=1)
     model.maxpool1 = nn.Identity()
     model.maxpool2 = nn.Identity()
 
 
-def mobilenet_small_stem(model: nn.Module) -> None:
+def mobilenet_small_stem(model: Any) -> None:
     """Let the first convolution, 3 x 3 already, step by one."""
     model.conv_stem.stride = (1, 1)

@@ -131,11 +131,11 @@ class ImageArchitecture:
             trunk.num_features = measured_width(trunk, in_channels, image_size)
         if self.initialise is not None and weights is None:
             self.initialise(trunk)
-        if small_stem:
+        if small_stem and self.use_small_stem is not None:
             self.use_small_stem(trunk)
         return trunk
 
-    def _create(self, in_channels: int, image_size: int, weights: Path | None = None) -> nn.Module:
+    def _create(self, in_channels: int, image_size: int, weights: Path | None = None) -> Any:
         return timm.create_model(
             self.timm_name,
             pretrained=weights is not None,

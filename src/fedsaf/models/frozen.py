@@ -24,6 +24,7 @@ class Frozen(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model.requires_grad_(False)
+        self.taken: Tensor
         self.register_buffer("taken", torch.tensor(False))
         self.eval()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import nn
@@ -33,8 +33,11 @@ class Architecture(Protocol):
         cost: time of training per sample, relative to other trunks of the kind.
     """
 
-    name: str
-    cost: float
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cost(self) -> float: ...
 
 
 class ModelGroup(ABC):
@@ -96,17 +99,17 @@ class ModelGroup(ABC):
         """
 
     @abstractmethod
-    def check_architecture(self, name: str, inputs: InputFacts) -> None:
+    def check_architecture(self, name: str, inputs: Any) -> None:
         """Raise a ValueError that names the architecture if it cannot read such inputs, which are of the right kind."""
 
     @abstractmethod
-    def build_trunk(self, name: str, inputs: InputFacts) -> nn.Module:
+    def build_trunk(self, name: str, inputs: Any) -> nn.Module:
         """Return a trunk with random weights of the ambient generator.
 
         It maps a batch of inputs to features (B, W), W being its attribute ``num_features``.
         """
 
-    def build_client_trunk(self, client: int, inputs: InputFacts) -> nn.Module:
+    def build_client_trunk(self, client: int, inputs: Any) -> nn.Module:
         """Return the trunk that a client starts from."""
         return self.build_trunk(self.architecture_of(client).name, inputs)
 

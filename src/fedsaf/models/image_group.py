@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedsaf.core.types import ImageFacts
+from fedsaf.core.types import ImageFacts, InputFacts
 from fedsaf.models.backbones import ImageArchitecture, find_architecture
 from fedsaf.models.groups import ModelGroup
 
@@ -81,7 +81,7 @@ class ImageGroup(ModelGroup):
 
     def build_client_trunk(self, client: int, inputs: ImageFacts) -> nn.Module:
         """Return the trunk that a client starts from, with pretrained weights if they are asked for."""
-        architecture = self.architecture_of(client)
+        architecture = find_architecture(self.architecture_of(client).name)
         weights = architecture.find_weights(self.pretrained_path) if self.pretrained else None
         return self._build(architecture.name, inputs, weights)
 
@@ -100,7 +100,7 @@ class ImageGroup(ModelGroup):
         least = find_architecture(self.architecture_of(client).name).channels_last_from
         return torch.contiguous_format if least is None or batch_size < least else torch.channels_last
 
-    def check(self, batch_size: int, inputs: Any) -> None:
+    def check(self, batch_size: int, inputs: InputFacts) -> None:
         """Refuse, before anything is built, data that some architecture of the group cannot train on.
 
         Args:

@@ -14,7 +14,12 @@ _WIDTHS = (64, 128, 256, 512)
 def _resnet(num_stages: int, in_chans: int) -> ResNet:
     """One basic block per stage, later stages replaced by the identity; the last BN weight of a block starts at one."""
     model = ResNet(
-        BasicBlock, layers=(1,) * len(_WIDTHS), channels=_WIDTHS, in_chans=in_chans, num_classes=0, zero_init_last=False
+        BasicBlock,  # type: ignore[arg-type]  # timm's annotation asks for a block where the class is meant
+        layers=(1,) * len(_WIDTHS),
+        channels=_WIDTHS,
+        in_chans=in_chans,
+        num_classes=0,
+        zero_init_last=False,
     )
     for stage in range(num_stages + 1, len(_WIDTHS) + 1):
         setattr(model, f"layer{stage}", nn.Identity())

@@ -6,6 +6,7 @@ Dimension letters: B batch, W width of a trunk, d feature dimension, C classes.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,7 @@ class SplitModel(nn.Module):
 
     def __init__(
         self,
-        backbone: nn.Module,
+        backbone: Any,
         head: nn.Module,
         feature_dim: int,
         feature_map: str = "pool",

@@ -74,7 +74,8 @@ class FastText(MeanEmbedding):
 class _Recurrent(nn.Module):
     """Embedding and recurrent layers; subclasses say what is made of their output."""
 
-    num_layers, directions, cell = 2, 1, nn.LSTM
+    num_layers, directions = 2, 1
+    cell: type[nn.LSTM | nn.GRU] = nn.LSTM
     padding_row: int | None = PADDING
 
     def __init__(self, num_tokens: int, length: int, dim: int, true_lengths: bool) -> None:
@@ -161,6 +162,7 @@ class Transformer(nn.Module):
         self.num_features = dim
         self.embedding = nn.Embedding(num_tokens, dim)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.positions: Tensor
         self.register_buffer("positions", sinusoids(length, dim), persistent=False)
         self.dropout = nn.Dropout(_TRANSFORMER_DROPOUT)
         layer = nn.TransformerEncoderLayer(dim, _TRANSFORMER_HEADS, 4 * dim, _TRANSFORMER_DROPOUT, batch_first=True)

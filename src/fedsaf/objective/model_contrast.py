@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedsaf.core.types import StepView
-from fedsaf.losses.contrastive import COSINE_FLOOR
+from fedsaf.losses.coordinate import COSINE_FLOOR
 from fedsaf.losses.numerics import checked, full_precision, unit_rows
 
 
