@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from omegaconf import Container, OmegaConf
+from omegaconf import OmegaConf
 
 DEFAULT = "default"
 LATER = "${"
@@ -42,7 +42,7 @@ def register() -> None:
     OmegaConf.register_new_resolver("case", _resolved, replace=True)
 
 
-def _resolved(key: Any, entries: Mapping[Any, Any], *, _parent_: Container) -> Any:
+def _resolved(key: Any, entries: Mapping[Any, Any], *, _parent_: Any) -> Any:
     found = case(key, entries)
     if isinstance(found, str) and found.startswith(LATER):
         found = OmegaConf.create({"found": found}, parent=_parent_)["found"]

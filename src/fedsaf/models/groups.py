@@ -34,10 +34,14 @@ class Architecture(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As above."""
+        ...
 
     @property
-    def cost(self) -> float: ...
+    def cost(self) -> float:
+        """As above."""
+        ...
 
 
 class ModelGroup(ABC):
