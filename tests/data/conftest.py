@@ -1,46 +1,6 @@
-from io import BytesIO
-
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
-
-COMMON = {
-    "image_size": None,
-    "mode": "auto",
-    "max_samples": None,
-    "max_per_class": None,
-    "frozen_crop": False,
-    "memory_limit_gib": 4,
-    "mean": 0.5,
-    "std": 0.5,
-}
-TABLE = {"splits": None, "image_column": None, "label_column": None, "group_column": None}
-
-
-def png(level: int, size: int = 8, mode: str = "RGB") -> bytes:
-    """A PNG whose pixels all have one level in its first channel."""
-    array = np.zeros((size, size, 3), np.uint8)
-    array[..., 0] = level
-    file = BytesIO()
-    Image.fromarray(array).convert(mode).save(file, "png")
-    return file.getvalue()
-
-
-@pytest.fixture
-def common() -> dict:
-    return dict(COMMON)
-
-
-@pytest.fixture
-def table_options() -> dict:
-    return {**COMMON, **TABLE}
-
-
-@pytest.fixture
-def make_png():
-    return png
 
 
 @pytest.fixture
@@ -51,16 +11,36 @@ def write_parquet():
         import datasets
 
         path.parent.mkdir(parents=True, exist_ok=True)
-        if features is None:
-            pq.write_table(pa.table(columns), path)
-            return path
-        kinds = {"image": datasets.Image(), "text": datasets.Value("string"), "int": datasets.Value("int64")}
-        declared = {
-            column: datasets.ClassLabel(names=kind) if isinstance(kind, list) else kinds[kind]
-            for column, kind in features.items()
-        }
-        schema = datasets.Features(declared).arrow_schema
+        schema = None
+        if features is not None:
+            kinds = {"image": datasets.Image(), "text": datasets.Value("string"), "int": datasets.Value("int64")}
+            declared = {c: kinds.get(str(k)) or datasets.ClassLabel(names=k) for c, k in features.items()}
+            schema = datasets.Features(declared).arrow_schema
         pq.write_table(pa.table(columns, schema=schema), path)
         return path
 
     return write
+
+
+@pytest.fixture
+def cached_copy(tmp_path, monkeypatch):
+    """Fill a cache of the hub with parquet files of two parts, and count who asks the hub all the same."""
+
+    def fill(owner: str, name: str, files: dict) -> list:
+        import datasets
+        from huggingface_hub import HfApi
+
+        cache, asked = tmp_path / "cache", []
+        builder = datasets.load_dataset_builder("parquet", data_files=files, cache_dir=str(cache))
+        builder.download_and_prepare()
+        made = next(cache.rglob("dataset_info.json")).parent
+        home = cache / f"{owner}___{name}" / "default" / made.parts[-2] / "abc"
+        home.parent.mkdir(parents=True)
+        made.rename(home)
+        for part in files:
+            (home / f"parquet-{part}.arrow").rename(home / f"{name}-{part}.arrow")
+        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(cache))
+        monkeypatch.setattr(HfApi, "dataset_info", lambda *args, **_: asked.append(args))
+        return asked
+
+    return fill

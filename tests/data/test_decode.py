@@ -1,10 +1,10 @@
-from io import BytesIO
-
 import numpy as np
 import pytest
 from PIL import Image
 
-from fedsaf.data.decode import Undecoded, decoded_blocks, decoded_shape
+from fedsaf.data.decode import Undecoded, cropped, decoded_blocks, decoded_shape
+from fedsaf.data.sources.image_tables import Parquet
+from tests.data.recipe import encoded, source_of
 
 
 def decode_images(items, places, mode: str, image_size: int | None) -> np.ndarray:
@@ -12,12 +12,6 @@ def decode_images(items, places, mode: str, image_size: int | None) -> np.ndarra
     rows = [Undecoded(item, place) for item, place in zip(items, places, strict=True)]
     shape = decoded_shape(lambda: rows, mode, image_size)
     return np.concatenate(list(decoded_blocks(rows, shape, resize=image_size is not None)))
-
-
-def encoded(image: Image.Image, kind: str = "png", **options) -> bytes:
-    file = BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
 
 
 GREY = Image.fromarray(np.full((6, 6), 100, np.uint8))
@@ -114,3 +108,65 @@ def test_options_are_checked():
         decode_images([encoded(RED)], ["a"], "rgb", None)
     with pytest.raises(ValueError, match="image_size=0"):
         decode_images([encoded(RED)], ["a"], "RGB", 0)
+
+
+def coordinates(width, height):
+    """An image whose red and green channels tell where a pixel comes from."""
+    array = np.zeros((height, width, 3), np.uint8)
+    array[..., 0], array[..., 1] = np.arange(width), np.arange(height)[:, None]
+    return Image.fromarray(array)
+
+
+def test_crops_have_the_area_and_shape_that_generators_use():
+    areas, aspects, flips, corners = [], [], 0, set()
+    for seed in range(400):
+        array = np.asarray(cropped(coordinates(100, 80), seed)).astype(int)
+        height, width = array.shape[:2]
+        columns = array[0, :, 0]
+        flips += columns[0] > columns[-1]
+        assert np.abs(np.diff(columns)).max() == np.diff(array[:, 0, 1]).max() == 1  # a whole piece, not resized
+        areas.append(width * height / 8000)
+        aspects.append(width / height)
+        corners.add((columns.min(), array[0, 0, 1]))
+    assert min(areas) > 0.74
+    assert max(areas) <= 1
+    assert np.mean(areas) < 0.95
+    assert min(aspects) > 0.74
+    assert max(aspects) < 1.35
+    assert 160 < flips < 240
+    assert len(corners) > 100
+
+
+def test_a_crop_is_a_function_of_its_seed():
+    image = coordinates(50, 50)
+    assert np.array_equal(np.asarray(cropped(image, 3)), np.asarray(cropped(image, 3)))
+    assert not np.array_equal(np.asarray(cropped(image, 3)), np.asarray(cropped(image, 4)))
+
+
+@pytest.mark.parametrize(("size", "expected"), [((200, 20), (27, 20)), ((20, 200), (20, 27)), ((1, 1), (1, 1))])
+def test_slivers_give_their_middle(size, expected):
+    piece = cropped(coordinates(*size), 0)
+    assert piece.size == expected
+
+
+def test_frozen_crops_touch_training_images_alone_and_follow_the_row(tmp_path, write_parquet):
+    def load(path=tmp_path, **options):
+        return source_of(Parquet, path=path, **{"image_size": 16, **options}).load(1)
+
+    for part, n in (("train", 12), ("test", 6)):
+        rows = {"image": [encoded(coordinates(40 + i, 40)) for i in range(n)], "label": [i % 2 for i in range(n)]}
+        write_parquet(tmp_path / f"{part}.parquet", rows)
+    plain, frozen = load(), load(frozen_crop=True)
+    assert (plain.inputs != frozen.inputs).flatten(1).any(1).tolist() == [True] * 12 + [False] * 6
+    part = load(frozen_crop=True, max_per_class=3)
+    assert part.subset == {"max_per_class": 3, "of": 18}
+    assert (part.inputs == frozen.inputs[:6]).all()
+    only = load(tmp_path / "train.parquet", frozen_crop=True)  # no test list: all are cropped
+    assert (only.inputs == frozen.inputs[:12]).all()
+    for options, message in (
+        ({"image_size": None}, r"frozen_crop=true needs dataset\.image_size"),
+        ({"splits": ["test", "train"]}, "needs train as the first"),
+        ({"max_per_class": 0}, "max_per_class=0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load(frozen_crop=True, **options)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.data.partition_rules import DOMAINS, NAMES, USERS, digest, inputs_of, rule_of, share_out
+from tests.data.partition.rules import DOMAINS, NAMES, USERS, digest, inputs_of, rule_of, share_out
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GENERATORS = ["numpy", "public"]
 ALL = [(name, generator) for name in NAMES for generator in GENERATORS]
 
@@ -49,7 +49,7 @@ def test_equal_arguments_give_equal_bytes_in_a_fresh_process():
         np.random.rand()
         assert digest(share_out(name, generator=generator).indices) == here[-1]
     code = (
-        "from tests.data.partition_rules import *\n"
+        "from tests.data.partition.rules import *\n"
         f"for name, generator in {list(reversed(ALL))}: print(digest(share_out(name, generator=generator).indices))"
     )
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PYTHONHASHSEED": "7"}

@@ -15,7 +15,7 @@ from fedsaf.core.config import ConfigError
 from fedsaf.data.partition.record import PartitionRecord
 from tests.federation.harness import make_job
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SMALL = ["dataset.max_samples=200", "partition.min_samples=5", "num_clients=4"]
 
 

@@ -4,7 +4,7 @@ import pytest
 from fedsaf.data.partition import label_shift
 from fedsaf.data.partition.label_shift import Dirichlet, Pathological
 from fedsaf.data.partition.splits import random_split
-from tests.data.partition_rules import assert_disjoint_and_complete, labels_of, rule_of, run, shuffled
+from tests.data.partition.rules import assert_disjoint_and_complete, labels_of, rule_of, run, shuffled
 
 
 def dirichlet(alpha, generator="numpy", seed=1, **options):

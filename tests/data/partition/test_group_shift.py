@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedsaf.data.partition.group_shift import ByDomain, ByUser
-from tests.data.partition_rules import run
+from tests.data.partition.rules import run
 
 
 def by_domain(k=1, seed=1, generator="numpy"):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedsaf.data.partition.quantity_shift import IID, QuantitySkew
-from tests.data.partition_rules import assert_disjoint_and_complete, run, shuffled
+from tests.data.partition.rules import assert_disjoint_and_complete, run, shuffled
 
 
 def skew(beta, generator="numpy", **options):

@@ -9,7 +9,7 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 NAMES = sorted(f.stem for f in (CONF / "partition").glob("*.yaml"))
 
 # 20 clients fit these data under every rule: 4 domains of 5 clients, 40 users of which two thirds are large enough.

@@ -15,7 +15,7 @@ from fedsaf.data.decode import decoded_blocks
 from fedsaf.data.federated import federate
 from fedsaf.data.partition.group_shift import ByDomain
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 
 
 @pytest.fixture
