@@ -17,7 +17,7 @@ ALLOWED = {
     "data": set(),
     "models": set(),
     "objective": {"losses", "prototypes", "models"},
-    "methods": {"losses", "prototypes", "models", "evaluation", "federation"},
+    "methods": {"losses", "prototypes", "models", "evaluation", "federation", "exchange"},
     "exchange": {"losses", "prototypes", "models"},
     "evaluation": {"losses", "prototypes", "models"},
     "federation": {"losses", "prototypes", "data", "models", "objective", "exchange", "evaluation"},

@@ -68,8 +68,7 @@ def assemble(origin: Origin) -> Job:
     """
     config = origin.config
     parts = {
-        name: _instantiate(config, name)
-        for name in ("augment", "model_group", "method", "optimizer", "fabric", "logger")
+        name: build(config, name) for name in ("augment", "model_group", "method", "optimizer", "fabric", "logger")
     }
     group = parts["model_group"]
     data = federated_data(config)
@@ -103,10 +102,13 @@ def assemble(origin: Origin) -> Job:
     return job
 
 
-def _instantiate(config: Mapping[str, Any], name: str) -> Any:
+def build(config: Mapping[str, Any], name: str) -> Any:
     """Build one part; what its own checks say comes out as it is, without Hydra's wrapping."""
+    node = config[name]
+    if name == "method":  # what `fedsaf.core.config.check_choices` alone reads
+        node = {key: value for key, value in node.items() if key not in ("reads", "fixes")}
     try:
-        return instantiate(config[name], _convert_="all")
+        return instantiate(node, _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | OSError):
             raise error.__cause__ from None
@@ -122,9 +124,9 @@ def federated_data(config: Mapping[str, Any]) -> FederatedData:
         ValueError: a part refuses its values, or the rule cannot serve the clients from these data.
         FileNotFoundError: data that are not where they should be.
     """
-    partitioner, protocol = _instantiate(config, "partition"), config["protocol"]
+    partitioner, protocol = build(config, "partition"), config["protocol"]
     validation = Validation(**config["validation"]) if "validation" in config else None
-    dataset = _instantiate(config, "dataset").load(partitioner.seed, validation.subset if validation else 0)
+    dataset = build(config, "dataset").load(partitioner.seed, validation.subset if validation else 0)
     return federate(
         dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"], validation
     )

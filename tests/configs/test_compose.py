@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from fedsaf.assembly import build
 from fedsaf.core.config import check
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -46,7 +46,7 @@ def test_every_file_composes_is_accepted_and_instantiates(group, choice):
     config = composed(*words_of(group, choice))
     check(config, {})
     for part in ("dataset", "partition", "model_group", "method", "optimizer", "fabric", "logger"):
-        made = instantiate(config[part], _convert_="all")
+        made = build(config, part)
         assert type(made).__module__.startswith("fedsaf.") or callable(made), part
 
 

@@ -6,9 +6,9 @@ from functools import cache
 from types import SimpleNamespace
 
 import torch
-from hydra.utils import instantiate
 from torch import nn
 
+from fedsaf.assembly import build
 from fedsaf.core.types import StepView
 from tests.federation.harness import origin
 
@@ -21,7 +21,7 @@ def config_of(*words):
 
 def method_of(*words):
     """A method of its own for every call."""
-    return instantiate(config_of(*words), _convert_="all")
+    return build({"method": config_of(*words)}, "method")
 
 
 def draw(*shape, seed=0):

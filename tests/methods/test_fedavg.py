@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import Upload
 from fedsaf.data.batches import Normalise, batch_bounds
-from fedsaf.exchange.parameters import ParameterMean, travelling
+from fedsaf.methods.averaging import ParameterMean, travelling
 from tests.federation.harness import TINY, make_job, run_job, tensors
 from tests.methods.tiny import context
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.class_logits import ClassLogits, LogitChannel
-from fedsaf.objective.distillation import LogitDistillation
+from fedsaf.methods.feddistill import ClassLogits, LogitChannel, LogitDistillation
 from tests.methods.numeric import softmax
 from tests.methods.tiny import LR, Feed, make_client, method_of, train
 
@@ -30,7 +29,7 @@ def test_one_step_by_hand(targets, soft):
     """The two samples of class 1 also have the soft loss -sum t log p, of slope p sum t - t, mean over those two."""
     p, y, known = softmax(W * X), np.eye(2)[Y], Y == 1
     slope = ((p - y) * X).mean(0) + ((p * soft.sum() - soft) * X)[known].mean(0)
-    found, result = step(f"protocol.distillation_targets={targets}")
+    found, result = step(f"method.targets={targets}")
     np.testing.assert_allclose(found, W - LR * slope, rtol=1e-5)
     assert result.losses["logit_distillation"] == pytest.approx(-(soft * np.log(p[known])).sum(1).mean(), rel=1e-5)
 
@@ -89,32 +88,30 @@ def exchange(participants, aggregator, half, round):
 
 @pytest.mark.parametrize("absent", ["keep", "drop"])
 def test_own_part_is_taken_out_of_the_mean(absent):
-    aggregator, half = ClassLogits(absent, True), LogitChannel("c", True)
+    aggregator, half = ClassLogits(absent, True), LogitChannel(True)
     aggregator.prepare(ServerContext(num_classes=3, feature_dim=7, seed=0))
     a, b, outsider = Client(), Client(), Client()
     exchange([(a, (1.0, [0, 1])), (b, (5.0, [1, 2]))], aggregator, half, 0)
     for client in (a, b, outsider):
         half.receive(client, aggregator.broadcast())
-    assert a.received["c"].mask.tolist() == [False, True, True]  # class 0 is a's alone
-    assert a.received["c"].values[:, 0].tolist() == [0, 5, 5]
-    assert b.received["c"].mask.tolist() == [True, True, False]
-    assert b.received["c"].values[:, 0].tolist() == [1, 1, 0]
-    assert outsider.received["c"].values[:, 0].tolist() == [1, 3, 5]
+    assert a.received["class_logits"].mask.tolist() == [False, True, True]  # class 0 is a's alone
+    assert a.received["class_logits"].values[:, 0].tolist() == [0, 5, 5]
+    assert b.received["class_logits"].mask.tolist() == [True, True, False]
+    assert b.received["class_logits"].values[:, 0].tolist() == [1, 1, 0]
+    assert outsider.received["class_logits"].values[:, 0].tolist() == [1, 3, 5]
     # Next round b alone takes part, with class 1: the kept row of class 2 still is b's, that of class 1 no longer a's.
     exchange([(b, (7.0, [1]))], aggregator, half, 1)
     for client in (a, b):
         half.receive(client, aggregator.broadcast())
-    assert a.received["c"].mask.tolist() == [False, True, absent == "keep"]
-    assert a.received["c"].values[1, 0] == 7
-    assert b.received["c"].mask.tolist() == [absent == "keep", False, False]
+    assert a.received["class_logits"].mask.tolist() == [False, True, absent == "keep"]
+    assert a.received["class_logits"].values[1, 0] == 7
+    assert b.received["class_logits"].mask.tolist() == [absent == "keep", False, False]
 
 
 def test_excluding_is_told_and_paid_for_only_where_it_is_chosen():
     bytes_of = {}
     for exclude in ("false", "true"):
-        channel = method_of(
-            "method=feddistill", f"method.channels.class_logits.client.exclude_self={exclude}"
-        ).channels["class_logits"]
+        channel = method_of("method=feddistill", f"method.exclude_self={exclude}").channels["class_logits"]
         channel.aggregator.prepare(ServerContext(num_classes=3, feature_dim=7, seed=0))
         exchange([(Client(), (1.0, [0, 1]))], channel.aggregator, channel.client, 0)
         bytes_of[exclude] = channel.num_bytes(channel.aggregator.broadcast())
@@ -123,7 +120,7 @@ def test_excluding_is_told_and_paid_for_only_where_it_is_chosen():
 
 def test_own_part_survives_a_checkpoint():
     client = make_client(method_of("method=feddistill"), [0.3, -0.2])
-    half = LogitChannel("class_logits", True)
+    half = LogitChannel(True)
     half.on_train_start(client, None)
     half.on_train_batch_end(client, View(torch.ones(1, 2), [1]), 0, 1)
     half.send(client, None)
@@ -142,4 +139,4 @@ def test_server_state_is_complete():
 
 def test_unknown_targets_list_the_known_ones():
     with pytest.raises(ValueError, match="softmax or raw"):
-        LogitDistillation("c", "hard")
+        LogitDistillation("hard")

@@ -7,8 +7,7 @@ from torch import nn
 
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.generator_trainer import GeneratorTrainer, HeadAndGenerator, part
-from fedsaf.models.generator import GeneratorShape
+from fedsaf.methods.fedgen import GeneratorShape, GeneratorTrainer, HeadAndGenerator, part
 from tests.methods.numeric import array, cross_entropy, slopes
 from tests.methods.tiny import LR, Feed, make_client, method_of, train
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.head_trainer import HeadTrainer, linear_head
+from fedsaf.methods.fedgh import HeadTrainer, linear_head
 from tests.methods.numeric import array, softmax
 from tests.methods.tiny import Feed, make_client, method_of, train
 
@@ -91,9 +91,10 @@ def test_client_takes_the_head_over_and_uploads_means_after_training():
     np.testing.assert_allclose(upload["values"], [w * x[1], w * (x[0] + x[2]) / 2], rtol=1e-6)
 
 
-def test_server_epochs_come_from_the_protocol():
+def test_server_epochs_are_those_of_the_paper():
     assert method_of("method=fedgh").channels["head"].aggregator.epochs == 1
-    assert method_of("method=fedgh", "protocol.server_epochs=100").channels["head"].aggregator.epochs == 100
+    assert method_of("method=fedgh", "paper=fedsaf").channels["head"].aggregator.epochs == 100
+    assert method_of("method=fedgh", "method.server_epochs=7").channels["head"].aggregator.epochs == 7
 
 
 def test_state_restores_strictly():

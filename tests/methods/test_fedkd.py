@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.codecs import KernelwiseLowRank, LowRank, decode, encode, energy_rank
-from fedsaf.exchange.compressed import CompressedMean, Compression
+from fedsaf.methods.fedkd import CompressedMean
+from fedsaf.methods.fedkd_compression import Compression, decoded, energy_rank, kernelwise_low_rank, low_rank
 from tests.methods.numeric import array, cross_entropy, slopes, softmax
 from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
@@ -57,7 +57,7 @@ def test_public_reading_by_differences():
         return joint + (divergences + 2 * ((z - s @ m.T) ** 2).mean()) / joint
 
     gradient = slopes(loss, {"w": W, "a": A, "m": M})
-    found = step("protocol.kl_reduction=elementwise_mean", "protocol.detach_teacher=false")
+    found = step("method.kl_reduction=elementwise_mean", "method.detach_teacher=false")
     for name, start, lr in (("w", W, LR), ("a", A, MENTEE_LR), ("m", M, LR)):
         np.testing.assert_allclose(found[name], start - lr * gradient[name], rtol=1e-5, err_msg=name)
     assert not np.allclose(found["w"], step()["w"], rtol=1e-3)
@@ -80,44 +80,44 @@ def spectrum(rows, columns, values, seed=0):
 def test_factors_are_the_truncated_decomposition(shape):
     """Rank 2 of (3, 2, 1): what is lost has norm 1, the third singular value; signs of factors are free."""
     matrix = spectrum(*shape, [3.0, 2.0, 1.0])
-    message = encode(LowRank(), {"a.weight": matrix}, 0.9)
+    message = Compression("svd", 1, 1).pack({"a.weight": matrix}, {}, 0.9)
     assert {name: tuple(part.shape) for name, part in message.items()} == {
         "a.weight|U": (shape[0], 2),
         "a.weight|S": (2,),
         "a.weight|V": (2, shape[1]),
     }
     np.testing.assert_allclose(message["a.weight|S"], [3, 2], rtol=1e-6)
-    back = decode(LowRank(), message, {"a.weight": matrix.shape})["a.weight"]
+    back = decoded(message, "a.weight", matrix.shape)
     U, S, V = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
     np.testing.assert_allclose(back, (U[:, :2] * S[:2]) @ V[:2], atol=1e-6)
 
 
 def test_convolutions_are_flattened_and_what_does_not_shrink_travels_whole():
     kernel = spectrum(8, 3 * 25, [5.0, 0.1]).view(8, 3, 5, 5)
-    message = encode(LowRank(), {"k": kernel}, 0.95)
+    message = Compression("svd", 1, 1).pack({"k": kernel}, {}, 0.95)
     assert sum(part.numel() for part in message.values()) == 8 + 1 + 75
-    back = decode(LowRank(), message, {"k": kernel.shape})["k"]
+    back = decoded(message, "k", kernel.shape)
     assert (back - kernel).norm().item() == pytest.approx(0.1, rel=1e-3)  # the singular value that was dropped
     # 4 x 4: rank 2 takes 2 (4 + 4 + 1) = 18 > 16 numbers; one axis and all zeros are never decomposed.
     whole = {"small": spectrum(4, 4, [1.0, 1.0]), "bias": torch.ones(9), "zero": torch.zeros(9, 9)}
-    assert set(encode(LowRank(), whole, 0.95)) == set(whole)
+    assert set(Compression("svd", 1, 1).pack(whole, {}, 0.95)) == set(whole)
 
 
 def test_public_ranks_are_strict_common_and_can_vanish():
     """One rank for all kernels on the pooled energy; never the full one, and 0 if no smaller one holds the energy."""
-    codec = KernelwiseLowRank()
-    U, S, V = codec.factors(torch.randn(6, 2, 1, 1), 0.95)
-    assert S.shape[-1] == 0
-    assert codec.product((U, S, V), torch.Size((6, 2, 1, 1))).abs().sum() == 0
-    assert codec.factors(torch.eye(3), 0.95)[1].shape == (0,)  # 2/3 < 0.95: only the full rank would do
+    codec = Compression("htfllib_svd", 1, 1)
+    message = codec.pack({"w": torch.randn(6, 2, 1, 1)}, {}, 0.95)
+    assert message["w|S"].shape[-1] == 0
+    assert decoded(message, "w", torch.Size((6, 2, 1, 1))).abs().sum() == 0
+    assert kernelwise_low_rank(torch.eye(3), 0.95)[1].shape == (0,)  # 2/3 < 0.95: only the full rank would do
     kernels = torch.stack([spectrum(5, 5, [2.0, 1.5, 1.0, 0.1, 0.0], seed) for seed in range(4)]).view(2, 2, 5, 5)
-    U, S, V = codec.factors(kernels, 0.95)
-    assert S.shape == (2, 2, 3)
-    assert sum(part.numel() for part in (U, S, V)) == 4 * 33  # "compressed" 5 x 5 kernels of 25 numbers
-    assert (codec.product((U, S, V), kernels.shape) - kernels).norm().item() == pytest.approx(0.2, rel=1e-3)
+    message = codec.pack({"w": kernels}, {}, 0.95)
+    assert message["w|S"].shape == (2, 2, 3)
+    assert sum(part.numel() for part in message.values()) == 4 * 33  # "compressed" 5 x 5 kernels of 25 numbers
+    assert (decoded(message, "w", kernels.shape) - kernels).norm().item() == pytest.approx(0.2, rel=1e-3)
     # A strict inequality: energy 9/10 of squares (9, 1) needs more than rank 1, hence nothing below full.
-    assert codec.factors(torch.diag(torch.tensor([3.0, 1.0])), 0.9)[1].shape == (0,)
-    assert LowRank().factors(torch.diag(torch.tensor([3.0, 1.0] + 7 * [0.0])), 0.9)[1].tolist() == [3]
+    assert kernelwise_low_rank(torch.diag(torch.tensor([3.0, 1.0])), 0.9)[1].shape == (0,)
+    assert low_rank(torch.diag(torch.tensor([3.0, 1.0] + 7 * [0.0])), 0.9)[1].tolist() == [3]
 
 
 @pytest.mark.parametrize(("round", "energy"), [(0, 0.95), (150, 0.965), (300, 0.98)])
@@ -126,7 +126,7 @@ def test_energy_grows_linearly(round, energy):
 
 
 def server(kind, start, energy=0.95):
-    made = CompressedMean("auxiliary:mentee", "uniform", "average", Compression(kind, energy, energy))
+    made = CompressedMean("uniform", "average", Compression(kind, energy, energy))
     made.prepare(ServerContext(2, 2, seed=0, rounds=4, initial=lambda scope: {"w": start.clone()}))
     return made
 
@@ -157,7 +157,7 @@ def test_without_uploads_the_message_stays():
 
 
 def test_updates_travel_compressed_and_the_reference_costs_nothing():
-    method = method_of("method=fedkd", "protocol.compression=updates")
+    method = method_of("method=fedkd", "method.compression=updates")
     channel = method.channels["mentee"]
     start, change = torch.randn(9, 9, generator=torch.Generator().manual_seed(1)), spectrum(9, 9, [2.0])
     aggregator = channel.aggregator
@@ -184,9 +184,9 @@ def test_a_missing_factor_is_noticed(kind):
 
 
 def test_choices_are_checked():
-    with pytest.raises(ValueError, match="svd, updates, htfllib_svd, none"):
+    with pytest.raises(ValueError, match="svd, updates, htfllib_svd or none"):
         Compression("pca", 0.95, 0.98)
     with pytest.raises(ValueError, match="energy_end"):
         Compression("svd", 0.95, 1.5)
     with pytest.raises(ValueError, match="weighting"):
-        CompressedMean("all", "median", "average", Compression("none", 1.0, 1.0))
+        CompressedMean("median", "average", Compression("none", 1.0, 1.0))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedsaf.models.fused import Projector
+from fedsaf.methods.fedmrl import Projector
 from fedsaf.models.split import SplitModel
 from tests.methods.numeric import array, cross_entropy, slopes
 from tests.methods.tiny import LR, Feed, make_client, method_of, train
@@ -82,12 +82,12 @@ def test_the_answer_uses_what_the_server_sends():
 
 def test_the_public_code_throws_the_trained_projector_away():
     for reset in (True, False):
-        client, _ = step(f"protocol.reset_projector={str(reset).lower()}", epochs=3)
+        client, _ = step(f"method.reset_projector={str(reset).lower()}", epochs=3)
         same = [np.allclose(array(client.state_dict()[PLACES[name]]), VALUES[name], atol=1e-7) for name in ("r", "b")]
         assert same == [reset, reset]
         assert not np.allclose(array(client.state_dict()[PLACES["w"]]), VALUES["w"])
     # Within the round it is trained all the same: the private model ends equal.
-    reset, kept = (step(f"protocol.reset_projector={word}", epochs=3)[0] for word in ("true", "false"))
+    reset, kept = (step(f"method.reset_projector={word}", epochs=3)[0] for word in ("true", "false"))
     assert torch.equal(reset.model.backbone.weight, kept.model.backbone.weight)
 
 
@@ -109,6 +109,6 @@ def test_projector_counts_its_published_parameters():
 
 
 def test_without_the_small_models_loss_its_head_does_not_move():
-    client, _ = step("method.objective.terms.nested_cross_entropy.weight=0")
+    client, _ = step("method.nested_weight=0")
     assert np.allclose(array(client.state_dict()[PLACES["h"]]), VALUES["h"], atol=1e-7)
     assert not np.allclose(array(client.state_dict()[PLACES["g"]]), VALUES["g"], atol=1e-4)

@@ -6,9 +6,9 @@ import torch
 from lightning.fabric import Fabric
 
 from fedsaf.core.types import Upload
-from fedsaf.exchange.parameters import travelling
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import rank_loop
+from fedsaf.methods.averaging import travelling
 from fedsaf.objective.crossfade import CrossFade
 from fedsaf.prototypes.initial import StartedMean
 from fedsaf.tracking.recorder import Recorder

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from fedsaf.models.frozen import Frozen
-from fedsaf.objective.proximal import Proximal
+from fedsaf.methods.auxiliary_model import RECEIVED, Frozen
+from fedsaf.methods.fedprox import Proximal
 from tests.federation.harness import TINY, compare, differences, run
 from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
-MU = "method.objective.terms.proximal.weight"
+MU = "method.mu"
 
 
 class View:
     def __init__(self, model, start):
-        self.model, self.scratch = model, {"received_model": Frozen.copy_of(start)}
+        self.model, self.scratch = model, {RECEIVED: Frozen.copy_of(start)}
 
 
 def steps_by_hand(w, x, label, mu, steps):
@@ -40,7 +40,7 @@ def test_three_steps_by_hand(mu):
 def test_value_and_gradient():
     """w - w_t = (1, -2): half the squared length is 2.5, the gradient the difference itself."""
     model = Diagonal([2.0, 1.0])
-    value = Proximal("received_model")(View(model, Diagonal([1.0, 3.0])))
+    value = Proximal()(View(model, Diagonal([1.0, 3.0])))
     value.backward()
     assert value.item() == 2.5
     assert model.backbone.weight.grad.tolist() == [1.0, -2.0]
@@ -52,13 +52,14 @@ def test_statistics_and_frozen_parameters_do_not_enter():
     model[1].running_mean += 5
     model[0].bias.requires_grad_(False)
     model[0].bias += 5
-    assert Proximal("received_model")(view).item() == 0
+    assert Proximal()(view).item() == 0
 
 
 def test_the_hook_is_needed():
     view = View(Diagonal([0.0, 0.0]), Diagonal([0.0, 0.0]))
-    with pytest.raises(KeyError, match="other"):
-        Proximal("other")(view)
+    view.scratch = {}
+    with pytest.raises(KeyError, match="received_model"):
+        Proximal()(view)
 
 
 def test_without_weight_it_is_fedavg(tmp_path):

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from fedsaf.core.types import ImageFacts, Upload
-from fedsaf.models.auxiliary import SmallModel
+from fedsaf.losses.distillation import divergence
+from fedsaf.methods.auxiliary_model import Distillation, SmallModel
 from fedsaf.models.context import ModelContext
 from fedsaf.models.image_group import ImageGroup
-from fedsaf.objective.mutual import Distillation, divergence
 from tests.methods.numeric import softmax
 from tests.methods.tiny import LR, Diagonal, Feed, context, make_client, method_of, train
 
@@ -51,7 +51,7 @@ def test_public_reading_by_hand():
     to_teacher_p = p * (-r + (p * r).sum(1, keepdims=True))
     private = 0.5 * (p - y) + 0.25 * ((p - q) + to_teacher_p)
     auxiliary = 0.5 * (q - y) + 0.25 * ((q - p) + to_teacher_q)
-    found = step("protocol.kl_reduction=elementwise_mean", "protocol.detach_teacher=false")
+    found = step("method.kl_reduction=elementwise_mean", "method.detach_teacher=false")
     np.testing.assert_allclose(found[0], W - LR * (private * X).mean(0), rtol=1e-5)
     np.testing.assert_allclose(found[1], A - LR * (auxiliary * X).mean(0), rtol=1e-5)
 
@@ -70,9 +70,7 @@ def test_each_network_is_clipped_by_itself():
 
 def test_without_distillation_the_private_model_is_local():
     """a = b = 1: cross-entropy alone, as method=local on the same data."""
-    off = ["method.objective.terms.distillation.weight=0", "method.objective.terms.auxiliary_distillation.weight=0"]
-    full = ["method.objective.terms.cross_entropy.weight=1"]
-    private, _, _ = step(*off, *full, epochs=3)
+    private, _, _ = step("method.a=1", "method.b=1", epochs=3)
     local = method_of("method=local")
     client = make_client(local, [0.3, -0.2])
     train(local, client, Feed(X.tolist(), Y.tolist()), {}, epochs=3)
@@ -81,9 +79,7 @@ def test_without_distillation_the_private_model_is_local():
 
 @pytest.mark.parametrize(("weighting", "expected"), [("uniform", 2.0), ("samples", 2.5)])
 def test_the_server_averages_uniformly_or_by_samples(weighting, expected):
-    server = method_of("method=fml", f"method.channels.auxiliary.aggregator.weighting={weighting}").channels[
-        "auxiliary"
-    ]
+    server = method_of("method=fml", f"method.weighting={weighting}").channels["auxiliary"]
     server.aggregator.prepare(context([0.0, 0.0]))
     server.aggregator.update([Upload(i, {"w": torch.tensor([v])}, n) for i, v, n in ((0, 1.0, 1), (1, 3.0, 3))], 0)
     assert server.aggregator.broadcast()["w"].tolist() == [expected]
@@ -112,7 +108,7 @@ def test_divergence_is_zero_for_equal_and_positive_for_others():
 )
 def test_unknown_choices_list_the_known_ones(arguments, match):
     with pytest.raises(ValueError, match=match):
-        Distillation(*arguments, detach_teacher=True, adaptive=False)
+        Distillation(*arguments, detach_teacher=True)
 
 
 IMAGES = ImageFacts(1, 16, (0.5,), (0.5,), "")

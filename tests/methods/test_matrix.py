@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from fedsaf.federation.checkpoint import Checkpoint
 from fedsaf.federation.launch import launch
@@ -32,6 +31,7 @@ from tests.federation.harness import (
     run_job,
     tensors,
 )
+from tests.methods.tiny import method_of
 
 METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
 SEED = 2
@@ -46,24 +46,15 @@ HARD = [
 ]
 
 
-STAND_INS = {"fedmrl": ["method.auxiliary.small.feature_dim=8"]}
+STAND_INS = {"fedmrl": ["method.small_dim=8"]}
 """Sizes that must be smaller than the stand-ins' feature dimension."""
 
 
 def words(method: str) -> list[str]:
     """Return the overrides for a method."""
-    mixed = "[simple_cnn,resnet4]" if "one_architecture" not in _requires(method) else "[resnet4]"
+    one = "one_architecture" in method_of(f"method={method}").requires
+    mixed = "[resnet4]" if one else "[simple_cnn,resnet4]"
     return [*TINY, *HARD, f"method={method}", f"model_group.architectures={mixed}", *STAND_INS.get(method, ())]
-
-
-def _requires(method: str) -> list[str]:
-    """Return what a method requires, from its file or the one it inherits from."""
-    content = yaml.safe_load((CONF / "method" / f"{method}.yaml").read_text())
-    own = content.get("method", {}).get("requires")
-    if own is not None:
-        return own
-    parent = next(entry for entry in content["defaults"] if isinstance(entry, str) and entry != "_self_")
-    return _requires(parent)
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,16 @@ import pytest
 import torch
 from lightning.fabric import Fabric
 
-from fedsaf.exchange.snapshots import PreviousModel
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import rank_loop
 from fedsaf.federation.ranks import ClientError
-from fedsaf.models.frozen import Frozen
-from fedsaf.objective.model_contrast import ModelContrast, model_contrast
+from fedsaf.methods.auxiliary_model import Frozen
+from fedsaf.methods.moon import ModelContrast, PreviousModel, model_contrast
 from tests.federation.harness import TINY, differences, make_job, run, tensors
 from tests.methods.tiny import LR, Diagonal, Feed, make_client, method_of, train
 
 MU, TAU = 2.0, 0.5
-SETTINGS = f"method.objective.terms.model_contrast.weight={MU}"
+SETTINGS = f"method.mu={MU}"
 X, LABEL = np.array([1.0, 2.0]), 1
 RECEIVED, PREVIOUS = np.array([0.3, -0.2]), np.array([-0.5, 0.4])
 WORDS = [*TINY, "model_group.architectures=[simple_cnn]", "method=moon", "optimizer.lr=0.05"]
@@ -108,7 +107,7 @@ def test_without_weight_it_is_fedavg(tmp_path):
     words = [*TINY, "model_group.architectures=[resnet4]", "participation_ratio=0.5", "rounds=2"]
     group = ["model_group=moon_cnn", *words]
     fedavg = run([*group, "method=fedavg"], tmp_path / "fedavg")
-    zero = run([*group, "method=moon", "method.objective.terms.model_contrast.weight=0"], tmp_path / "zero")
+    zero = run([*group, "method=moon", "method.mu=0"], tmp_path / "zero")
     ours, theirs = tensors(fedavg)["server"], tensors(zero)["server"]
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     for name in ("metrics.jsonl", "clients.jsonl"):
@@ -151,4 +150,4 @@ def test_the_previous_model_must_survive(tmp_path):
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
 def test_the_temperature_must_be_positive(temperature):
     with pytest.raises(ValueError, match="temperature"):
-        ModelContrast("received_model", "previous_model", temperature)
+        ModelContrast(temperature)

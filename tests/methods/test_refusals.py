@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 
-from tests.federation.harness import CONF
+from fedsaf.assembly import build
+from tests.federation.harness import CONF, origin
 
 METHODS = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
 AVERAGE_MODELS = {"fedavg", "fedprox", "scaffold", "moon", "fedproc"}
@@ -19,9 +18,7 @@ SEVERAL_TRUNKS = ("htfe2", "htfe9")
 
 @cache
 def part(group, *words):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("train", overrides=list(words))
-    return instantiate(config[group], _convert_="all")
+    return build(origin(words, None).config, group)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,6 +6,8 @@ under the same with one key turned to the public side, with half of the clients 
 
 from __future__ import annotations
 
+import json
+import re
 from functools import reduce
 
 import pytest
@@ -13,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from fedsaf.tracking.recorder import Recorder
-from tests.federation.harness import CONF, TINY, lopsided, run
+from tests.federation.harness import CONF, TINY, lopsided, origin, run
 
 PAPER, PUBLIC = (
     OmegaConf.to_container(OmegaConf.load(CONF / "protocol" / f"{name}.yaml")) for name in ("paper", "public")
@@ -22,34 +24,37 @@ SEED = 27
 """Of the run: cohorts are clients 2 and 3, then 0 and 1, then 1 and 2, so that classes appear and disappear."""
 MIXED, SINGLE = "[simple_cnn,resnet4]", "[resnet4]"
 FEDTGP = ["method=fedtgp", "prototype.epochs=2"]
-FEDMRL = ["method=fedmrl", "method.auxiliary.small.feature_dim=8"]
+FEDMRL = ["method=fedmrl", "method.small_dim=8"]
 CASES = {
     # key: (words of the method, what of a round's record differs, the first round in which it does)
-    "initialisation": (["method=local"], "loss.cross_entropy", 1),
-    "last_batch": (["method=local"], "num_batches", 2),
-    "prototype_weighting": (["method=fedproto"], "upload_bytes.total", 1),
-    "absent_prototypes": (["method=fedproto"], "num_prototypes", 2),
-    "missing_rows": (["method=fedproto"], "loss.instance_alignment", 2),
-    "bn_buffers": (["method=fedavg"], "upload_bytes.total", 1),
-    "fedproc_unit_features": (["method=fedproc"], "loss.cross_entropy", 2),
-    "fedproc_weighting": (["method=fedproc"], "loss.contrastive", 1),
-    "fedproc_horizon": (["method=fedproc"], "loss.total", 2),
-    "fedproc_initial": (["method=fedproc"], "active.contrastive", 1),
-    "kl_reduction": (["method=fml"], "loss.distillation", 1),
-    "detach_teacher": (["method=fml"], "loss.distillation", 1),
-    "distillation_targets": (["method=feddistill"], "loss.logit_distillation", 2),
-    "freeze_generator": (["method=fedgen"], "active.generated_cross_entropy", 1),
-    "compression": (["method=fedkd"], "upload_bytes.total", 1),
-    "reset_projector": (FEDMRL, "loss.total", 3),
-    "small_model_weighting": (FEDMRL, "loss.total", 3),
-    "fedtgp_collection": (FEDTGP, "server.prototypes/loss_before", 1),
-    "fedtgp_client_term": (FEDTGP, "loss.total", 2),
-    "fedtgp_margin": (FEDTGP, "server.prototypes/margin", 1),
-    "predict_unseen": (FEDTGP, "nearest_prototype.pooled", 1),
-    "alignfed_contrast": (["method=alignfed"], "loss.instance_alignment", 1),
+    "protocol.initialisation": (["method=local"], "loss.cross_entropy", 1),
+    "protocol.last_batch": (["method=local"], "num_batches", 2),
+    "protocol.prototype_weighting": (["method=fedproto"], "upload_bytes.total", 1),
+    "protocol.absent_prototypes": (["method=fedproto"], "num_prototypes", 2),
+    "protocol.missing_rows": (["method=fedproto"], "loss.instance_alignment", 2),
+    "protocol.bn_buffers": (["method=fedavg"], "upload_bytes.total", 1),
+    "protocol.fedproc_unit_features": (["method=fedproc"], "loss.cross_entropy", 2),
+    "protocol.fedproc_weighting": (["method=fedproc"], "loss.contrastive", 1),
+    "protocol.fedproc_horizon": (["method=fedproc"], "loss.total", 2),
+    "protocol.fedproc_initial": (["method=fedproc"], "active.contrastive", 1),
+    "method.kl_reduction": (["method=fml"], "loss.distillation", 1),
+    "method.detach_teacher": (["method=fml"], "loss.distillation", 1),
+    "method.targets": (["method=feddistill"], "loss.logit_distillation", 2),
+    "method.freeze": (["method=fedgen"], "active.generated_cross_entropy", 1),
+    "method.compression": (["method=fedkd"], "upload_bytes.total", 1),
+    "method.reset_projector": (FEDMRL, "loss.total", 3),
+    "method.weighting": (FEDMRL, "loss.total", 3),
+    "protocol.fedtgp_collection": (FEDTGP, "server.prototypes/loss_before", 1),
+    "protocol.fedtgp_client_term": (FEDTGP, "loss.total", 2),
+    "protocol.fedtgp_margin": (FEDTGP, "server.prototypes/margin", 1),
+    "protocol.predict_unseen": (FEDTGP, "nearest_prototype.pooled", 1),
+    "protocol.alignfed_contrast": (["method=alignfed"], "loss.instance_alignment", 1),
 }
 
-GROUPS = {"htc_final_relu": ("res34_htc4", "final_relu"), "text_log_softmax": ("htfe6_txt", "feature_logsoftmax")}
+GROUPS = {
+    "protocol.htc_final_relu": ("res34_htc4", "final_relu"),
+    "protocol.text_log_softmax": ("htfe6_txt", "feature_logsoftmax"),
+}
 """Keys that change networks: a group that reads them, and the option by which it does; tests of models show how."""
 
 
@@ -73,14 +78,20 @@ def paper(tmp_path_factory):
 
 
 def test_every_key_that_differs_is_here():
-    """``server_epochs`` (D14) is the same in both: the script of the public code says 1, its argument default 100."""
-    assert {key for key in PAPER if PAPER[key] != PUBLIC[key]} == CASES.keys() | GROUPS.keys()
+    """The protocol's own, and those in files of methods and constructors that follow its name."""
+    found = {f"protocol.{key}" for key in PAPER if PAPER[key] != PUBLIC[key] and key != "name"}
+    for path in CONF.glob("*/*.yaml"):
+        keys = re.findall(r"(\w+): \$\{case:\$\{protocol.name\}", path.read_text())
+        found |= {f"{path.parent.name}.{key}" for key in keys}
+    assert found == CASES.keys() | GROUPS.keys()
 
 
 @pytest.mark.parametrize("key", CASES)
 def test_the_public_side_shows(key, paper, tmp_path):
     words, place, first = CASES[key]
-    public = rows_of([*words, "protocol=paper", f"protocol.{key}={PUBLIC[key]}"], tmp_path / "run")
+    group, name = key.split(".")
+    turned = json.dumps(origin([*words, "protocol=public"], None).config[group][name])
+    public = rows_of([*words, "protocol=paper", f"{key}={turned}"], tmp_path / "run")
     ours, theirs = ([reduce(lambda part, name: part.get(name, 0), place.split("."), row) for row in rows]
                     for rows in (paper(words), public))  # fmt: skip
     assert [a == b for a, b in zip(ours, theirs, strict=True)].index(False) == first

@@ -5,11 +5,11 @@ import pytest
 import torch
 from lightning.fabric import Fabric
 
-from fedsaf.exchange.controls import ControlMean, ServerStep
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import rank_loop
 from fedsaf.federation.ranks import ClientError
 from fedsaf.federation.server import Server
+from fedsaf.methods.scaffold import ControlMean, ServerStep
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run, tensors
 from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
@@ -44,7 +44,7 @@ def algorithm_1(cohorts, steps, server_lr, momentum):
 
 
 def simulated(cohorts, steps, server_lr, momentum):
-    method = method_of("method=scaffold", f"method.channels.parameters.aggregator.lr={server_lr}")
+    method = method_of("method=scaffold", f"method.server_lr={server_lr}")
     server = Server(method.channels, context(START, num_clients=2))
     clients = [make_client(method, [0.0, 0.0], momentum) for _ in FEEDS]
     for t, cohort in enumerate(cohorts):
@@ -105,7 +105,7 @@ def test_with_zero_controls_it_is_fedavg(tmp_path, rounds, equal):
     """In the first round all controls are zero; from the second on they are not."""
     words = [*TINY, "model_group.architectures=[resnet4]", f"rounds={rounds}"]
     fedavg = run([*words, "method=fedavg"], tmp_path / "fedavg")
-    samples = "method.channels.parameters.aggregator.weighting=samples"
+    samples = "method.weighting=samples"
     scaffold = run([*words, "method=scaffold", samples], tmp_path / "scaffold")
     assert same(parameters(fedavg), parameters(scaffold)) == equal
 
@@ -161,5 +161,5 @@ def test_the_server_control_must_be_restored_whole():
 
 
 def test_a_server_that_stands_still_is_refused():
-    with pytest.raises(ValueError, match="lr of the server is 0"):
-        ServerStep("all", "uniform", "average", lr=0)
+    with pytest.raises(ValueError, match="server_lr is 0"):
+        ServerStep("uniform", "average", lr=0)

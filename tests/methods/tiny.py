@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from hydra.utils import instantiate
 from lightning.fabric import Fabric
 from torch import nn
 
+from fedsaf.assembly import build
 from fedsaf.core.types import ClientResult, ServerContext
 from fedsaf.federation.client import FederatedClient
 from fedsaf.federation.local_training import LocalTraining, LocalTrainingPlan
@@ -62,7 +62,7 @@ class Feed:
 
 
 def method_of(*words: str) -> Method:
-    return instantiate(origin(words, None).config["method"], _convert_="all")
+    return build(origin(words, None).config, "method")
 
 
 def context(w, num_clients=1, seed=0):

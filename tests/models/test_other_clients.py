@@ -78,7 +78,7 @@ def test_a_state_makes_another_module_the_same_client_without_a_copy(words, tmp_
         [*TEXT, "method=fedavg", "model_group.architectures=[fasttext]"],
         [*TEXT, "alignment=gcsa", "model_group.true_lengths=true", "model_group.feature_logsoftmax=true"],
         [*COUNTS, "alignment=rcsa"],
-        [*COUNTS, "method=fedmrl", "method.auxiliary.small.feature_dim=8"],
+        [*COUNTS, "method=fedmrl", "method.small_dim=8"],
     ],
     ids=lambda choice: "-".join(word.rsplit("=", 1)[1] for word in choice[1:]),
 )

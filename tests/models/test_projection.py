@@ -7,7 +7,7 @@ from hydra.utils import instantiate
 from torch import nn
 
 from fedsaf.core.types import ImageFacts
-from fedsaf.models.frozen import Frozen
+from fedsaf.methods.auxiliary_model import Frozen
 from fedsaf.models.projection import build_feature_map
 from fedsaf.models.split import SplitModel
 from tests.federation.harness import CONF

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedsaf.core.types import TokenFacts
-from fedsaf.models.auxiliary import SmallModel
+from fedsaf.methods.auxiliary_model import SmallModel
 from fedsaf.models.context import ModelContext
 from fedsaf.models.text import TEXT_ARCHITECTURES, sinusoids
 from fedsaf.models.text_group import TextGroup

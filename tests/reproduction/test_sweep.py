@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from hydra.utils import instantiate
 
+from fedsaf.assembly import build
 from fedsaf.core.config import ConfigError
 from fedsaf.core.identity import config_hash
 from fedsaf.reproduction.launch import sweeps
@@ -137,7 +137,7 @@ def test_every_experiment_of_the_papers_has_a_paper_and_its_keys_exist(composer,
         assert config["scale"] == scale
         assert config["rounds"] <= 3 or scale == "full"
         for part in ("dataset", "partition", "model_group", "method"):  # no key too many or too few
-            instantiate(config[part], _convert_="all")
+            build(config, part)
 
 
 def test_runs_on_different_data_are_different_sweeps(composer):

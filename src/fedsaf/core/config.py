@@ -102,8 +102,8 @@ def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     """Refuse choices that the method would not read, so that no run carries a label it does not deserve.
 
     Args:
-        method: the method's node: ``reads`` (groups free to choose), ``fixes`` (groups it chooses itself, whose values
-            may still be set), ``name``.
+        method: the method's node: ``name`` and, unless empty, ``reads`` (groups free to choose) and ``fixes`` (groups
+            it chooses itself, whose values may still be set).
         chosen: groups the user touched, with the choice or with the word that set a value.
 
     Raises:
@@ -113,14 +113,14 @@ def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
         word = chosen.get(group)
         if word is None:
             continue
-        if group in method["fixes"]:
+        if group in method.get("fixes", ()):
             if "=" not in word:
                 raise ConfigError(
                     f"{group}={word} was chosen, but method={method['name']} does not read it: its own {group} is what "
                     f"makes this method; values can be set ({group}.KEY=...), another {group} needs method=prototype"
                 )
-        elif group not in method["reads"]:
-            reads = ", ".join(method["reads"]) or "neither alignment nor prototype"
+        elif group not in method.get("reads", ()):
+            reads = ", ".join(method.get("reads", ())) or "neither alignment nor prototype"
             raise ConfigError(
                 f"{group}={chosen[group]} was chosen, but method={method['name']} does not read it (it reads {reads}); "
                 f"leave it out, or take method=prototype, which combines any alignment with any constructor"

@@ -113,7 +113,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
     """Return the name of the run's folder: its choices for people, its hash for exactness."""
     parts = [choices["dataset"], choices["partition"], choices["model_group"], config["method"]["name"]]
-    parts += [choices[group] for group in config["method"]["reads"] if group in choices]
+    parts += [choices[group] for group in config["method"].get("reads", ()) if group in choices]
     return "_".join([*parts, f"seed{config['seed']}", config_hash(config)])
 
 

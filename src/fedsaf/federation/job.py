@@ -17,7 +17,6 @@ from fedsaf.core.types import ImageFacts, ServerContext
 from fedsaf.data.augment import Augment
 from fedsaf.data.batches import batch_bounds, preparation
 from fedsaf.data.federated import FederatedData
-from fedsaf.exchange.scopes import read_scope
 from fedsaf.federation.checkpoint import Checkpoint
 from fedsaf.federation.dataloader import LAST_BATCH, ClientDataLoader
 from fedsaf.federation.final_messages import save_broadcast
@@ -30,6 +29,7 @@ from fedsaf.federation.pool import INITIALISATIONS, ClientFactory, ClientPool
 from fedsaf.federation.ranks import Ranks, assign_owners
 from fedsaf.federation.records import ClientFacts, RecordBuilder
 from fedsaf.federation.round_logger import RoundLogger
+from fedsaf.federation.scopes import read_scope
 from fedsaf.federation.server import Server
 from fedsaf.federation.store import STORES, open_store
 from fedsaf.models.context import ModelContext

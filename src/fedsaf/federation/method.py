@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedsaf.core.contracts import (
@@ -17,6 +17,7 @@ from fedsaf.core.contracts import (
     Predictor,
 )
 from fedsaf.core.types import Message
+from fedsaf.evaluation.predictors import Classifier
 from fedsaf.losses.objective import Objective
 from fedsaf.models.groups import ModelGroup
 
@@ -74,11 +75,9 @@ class Method:
 
     Attributes:
         name: as it appears in records and tables.
-        reads: configuration groups whose choice this method uses; any other choice on the command line is refused.
-        fixes: groups that it uses with a choice of its own, whose values alone may be set.
+        objective: what a client minimises.
         requires: what the model group must be like: ``one_architecture`` (whole models are averaged), ``one_head``
             (heads are averaged); empty if any group will do.
-        objective: what a client minimises.
         auxiliary: builders of auxiliary models trained beside the client's own, by name.
         forward_rule: how a client computes its outputs; None for its own model alone.
         callbacks: what happens at a client beside losses and messages.
@@ -89,17 +88,15 @@ class Method:
     """
 
     name: str
-    reads: Sequence[str]
-    fixes: Sequence[str]
-    requires: Sequence[str]
     objective: Objective
-    auxiliary: Mapping[str, AuxiliaryModel]
-    forward_rule: ForwardRule | None
-    callbacks: Sequence[Callback]
-    channels: Mapping[str, Channel]
-    predictors: Mapping[str, Predictor]
-    predictor: str
-    diagnostics: Mapping[str, Callable[..., dict[str, Any]]]
+    requires: Sequence[str] = ()
+    auxiliary: Mapping[str, AuxiliaryModel] = field(default_factory=dict)
+    forward_rule: ForwardRule | None = None
+    callbacks: Sequence[Callback] = ()
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    predictors: Mapping[str, Predictor] = field(default_factory=lambda: {"classifier": Classifier()})
+    predictor: str = "classifier"
+    diagnostics: Mapping[str, Callable[..., dict[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.predictor not in self.predictors:

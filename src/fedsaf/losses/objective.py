@@ -10,6 +10,7 @@ from torch import Tensor
 from fedsaf.core.contracts import Term
 from fedsaf.core.types import StepView
 from fedsaf.losses.schedules import Schedule, scheduled_weight
+from fedsaf.losses.terms import CrossEntropy
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Weighted:
     """
 
     term: Term
-    weight: float
-    schedule: str | Schedule
+    weight: float = 1.0
+    schedule: str | Schedule = "constant"
 
     def __post_init__(self) -> None:
         if not self.weight >= 0 or self.weight == float("inf"):
@@ -64,3 +65,9 @@ class Objective:
         if total is None:
             raise RuntimeError(f"none of the terms {sorted(self.terms)} contributes a gradient in round {view.round}")
         return total, values
+
+
+def objective(cross_entropy: float = 1.0, **terms: tuple[Term, float]) -> Objective:
+    """Return the weighted sum of the cross-entropy and further terms, each (term, weight), constant over rounds."""
+    weighted = {name: Weighted(*pair) for name, pair in terms.items()}
+    return Objective({"cross_entropy": Weighted(CrossEntropy(), cross_entropy)} | weighted)

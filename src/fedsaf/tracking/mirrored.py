@@ -53,7 +53,7 @@ class Tally:
 def label_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:
     """Return the choices that say something about a run: no empty ones, and of what the method reads or fixes."""
     method = config.get("method") or {}
-    used = {*method.get("reads", READ_BY_METHOD), *method.get("fixes", ())}
+    used = {*method.get("reads", ()), *method.get("fixes", ())}
     kept = {
         group: choice
         for group, choice in choices.items()
@@ -82,7 +82,7 @@ def run_labels(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[st
     """
     shown = label_choices(config, choices)
     method, marks = config.get("method") or {}, {name: config.get(name) for name in ("scale", "stand_in_for")}
-    parts = ["method", *method.get("reads", READ_BY_METHOD), "dataset", "partition", "model_group"]
+    parts = ["method", *method.get("reads", ()), "dataset", "partition", "model_group"]
     readable = "-".join(str(part) for part in (*(shown.get(part) for part in parts), *marks.values()) if part)
     digits = config_hash({key: value for key, value in config.items() if key != "seed"})[:8]
     end = f"-seed{config.get('seed')}"

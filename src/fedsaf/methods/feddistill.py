@@ -1,6 +1,11 @@
-"""Class-mean logits in the place of prototypes: the channel of FedDistill (Jeong et al., 2018).
+"""FedDistill, also FD (Jeong et al., 2018): class-mean logits travel in the place of prototypes.
 
-Dimension letters: C classes, K classes of a message.
+A round: the client receives the global mean logits G^c and minimises CE + lambda_p CE(logits, softmax(G^y)) where G^y
+exists; it sends the means of its own logits by class, met in training mode over all batches of the round. The server
+averages them uniformly over the participants that hold the class. The first round is plain cross-entropy.
+
+Travels: up |C_i| C numbers, down C C of the classes that have logits. Register entries: D3, D16.
+Dimension letters: B batch, C classes, K classes of a message.
 """
 
 from __future__ import annotations
@@ -9,15 +14,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.checks import one_of
 from fedsaf.core.contracts import Batches, Client
 from fedsaf.core.types import Message, ServerContext, StepView, Upload
 from fedsaf.exchange.channels import PrototypeChannel
+from fedsaf.federation.method import Channel, Method
+from fedsaf.losses.numerics import inactive
+from fedsaf.losses.objective import objective
 from fedsaf.prototypes.class_means import ClassMeans
 from fedsaf.prototypes.class_table import ClassTable
 from fedsaf.prototypes.constructors import Mean
 
+CHANNEL = "class_logits"
 NEVER = -1
 
 
@@ -29,12 +40,11 @@ class LogitChannel(PrototypeChannel):
     upload of each class, with the round, in its memory (``own_logits`` (C, C), ``own_rounds`` (C,)).
 
     Args:
-        channel: where the (C, C) table arrives.
         exclude_self: see above.
     """
 
-    def __init__(self, channel: str, exclude_self: bool) -> None:
-        super().__init__(channel, "running_all")
+    def __init__(self, exclude_self: bool) -> None:
+        super().__init__(CHANNEL, "running_all")
         self.exclude_self = exclude_self
 
     def receive(self, client: Client, message: Message | None) -> None:
@@ -74,6 +84,31 @@ class LogitChannel(PrototypeChannel):
         alone = labels[part & (holders == 1)]
         values[alone], mask[alone] = 0.0, False
         return ClassTable(values, mask)
+
+
+class LogitDistillation:
+    """Soft cross-entropy of the logits against the global mean logits of their class.
+
+    Args:
+        targets: ``softmax``: probabilities of the mean logits; ``raw``: the mean logits themselves in their place, as
+            the public benchmark library has it (register entry D16).
+    """
+
+    def __init__(self, targets: str) -> None:
+        self.targets = one_of("targets", targets, ("softmax", "raw"))
+
+    def __call__(self, view: StepView) -> Tensor:
+        """Return the mean over the samples whose class has global logits; a constant 0 if there is none."""
+        table = view.received.get(CHANNEL)
+        if table is None:
+            return inactive(view.logits)
+        known = table.mask[view.y]
+        if not bool(known.any()):
+            return inactive(view.logits)
+        targets = table.values[view.y[known]]
+        if self.targets == "softmax":
+            targets = targets.softmax(dim=1)
+        return -(targets * F.log_softmax(view.logits[known].float(), dim=1)).sum(dim=1).mean()
 
 
 class ClassLogits(Mean):
@@ -116,3 +151,22 @@ class ClassLogits(Mean):
     def state(self) -> dict[str, Tensor]:
         """Return the live state."""
         return {**super().state(), "holders": self._holders, "rounds": self._rounds}
+
+
+def feddistill(name: str, weight: float, targets: str, absent: str, exclude_self: bool) -> Method:
+    """Return the method.
+
+    Args:
+        name: as it appears in records.
+        weight: lambda_p, of the soft cross-entropy.
+        targets: ``softmax`` or ``raw``: what mean logits become before they are soft labels (D16).
+        absent: ``keep`` or ``drop`` the mean of a class that nobody uploaded in a round (D3).
+        exclude_self: whether a client takes its own part out of the mean; costs 2 C integers more down.
+    """
+    channel = Channel(
+        LogitChannel(exclude_self),
+        ClassLogits(absent, exclude_self),
+        uncounted=["labels"],  # row labels cost nothing, as in the published tables
+    )
+    terms = objective(logit_distillation=(LogitDistillation(targets), weight))
+    return Method(name, terms, channels={CHANNEL: channel})

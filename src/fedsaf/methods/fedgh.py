@@ -1,6 +1,10 @@
-"""FedGH (Yi et al., 2023): class means go up, a head that the server trains on them comes down.
+"""FedGH (Yi et al., 2023): one head, trained by the server on the clients' prototypes, replaces every local head.
 
-Dimension letters: A uploaded pairs (prototype, class), K classes of a message, d feature dimension, C classes.
+A round: the client takes over the head, trains everything with cross-entropy, and sends its class means P_i^c. The
+server runs S_h epochs of SGD on CE(head(P_i^c), c) over the shuffled uploads; its head persists over rounds.
+
+Travels: up |C_i| d numbers, down the head, C (d + 1). Register entries: D14.
+Dimension letters: K classes of a message, d feature dimension, C classes.
 """
 
 from __future__ import annotations
@@ -12,14 +16,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedsaf.core.checks import positive
 from fedsaf.core.contracts import Aggregator, Client
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.exchange.channels import PrototypeChannel
-from fedsaf.exchange.scopes import write_scope
+from fedsaf.federation.method import Channel, Method
+from fedsaf.federation.scopes import write_scope
+from fedsaf.losses.objective import objective
 from fedsaf.prototypes.class_table import uploaded_pairs
 
-LINEAR_HEAD = {"weight", "bias"}
+LINEAR_HEAD = ("weight", "bias")
 
 
 def linear_head(tensors: Message) -> Message:
@@ -28,7 +35,7 @@ def linear_head(tensors: Message) -> Message:
     Raises:
         ValueError: any other head.
     """
-    if set(tensors) != LINEAR_HEAD:
+    if set(tensors) != set(LINEAR_HEAD):
         raise ValueError(
             f"the server works with heads of one linear layer, but this group's has {', '.join(sorted(tensors))}; "
             "take a model group with heads: [linear], such as htfe4"
@@ -38,10 +45,6 @@ def linear_head(tensors: Message) -> Message:
 
 class MeansForHead(PrototypeChannel):
     """Class means of the representations up, the shared head down."""
-
-    def __init__(self, collect: str) -> None:
-        """Choose which features are averaged, see `PrototypeChannel`."""
-        super().__init__("head", collect)
 
     def receive(self, client: Client, message: Message | None) -> None:
         """Replace the client's head by the shared one."""
@@ -54,25 +57,14 @@ class HeadTrainer(Aggregator):
 
     The row of a class that nobody uploads receives only negative gradients.
 
-    Attributes:
-        needs_counts: False.
-        needs_uploads: True.
+    Args:
+        epochs: S_h, passes over the pairs of a round (register entry D14).
+        batch_size: pairs per step; the last step of a pass takes the rest.
+        lr: learning rate of plain SGD.
     """
 
     def __init__(self, epochs: int, batch_size: int, lr: float) -> None:
-        """Choose the training.
-
-        Args:
-            epochs: S_h, passes over the pairs of a round (register entry D14).
-            batch_size: pairs per step; the last step of a pass takes the rest.
-            lr: learning rate of plain SGD.
-
-        Raises:
-            ValueError: a number that is not positive.
-        """
-        for name, value in {"epochs": epochs, "batch_size": batch_size, "lr": lr}.items():
-            if not value > 0:
-                raise ValueError(f"{name} of the head's training must be positive, got {value}")
+        positive(server_epochs=epochs, batch_size=batch_size, server_lr=lr)
         self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
 
     def prepare(self, context: ServerContext) -> None:
@@ -98,7 +90,7 @@ class HeadTrainer(Aggregator):
         labels, means, _ = uploaded_pairs(uploads, *self._head["weight"].shape)
         if not len(labels):
             return {}
-        parameters = [self._head[name].clone().requires_grad_() for name in ("weight", "bias")]
+        parameters = [self._head[name].clone().requires_grad_() for name in LINEAR_HEAD]
         optimizer = torch.optim.SGD(parameters, lr=self.lr)
         generator = torch_generator(self._seed, "head_trainer/shuffle", round)
         for _ in range(self.epochs):
@@ -111,7 +103,7 @@ class HeadTrainer(Aggregator):
                 total += loss.item() * len(batch)
         if not math.isfinite(total):
             raise FloatingPointError(f"the server's head diverged in round {round}: loss {total}")
-        self._head = dict(zip(("weight", "bias"), (p.detach() for p in parameters), strict=True))
+        self._head = dict(zip(LINEAR_HEAD, (p.detach() for p in parameters), strict=True))
         return {"loss": total / len(labels)}
 
     def broadcast(self) -> Message | None:
@@ -121,3 +113,21 @@ class HeadTrainer(Aggregator):
     def state(self) -> dict[str, Tensor]:
         """Return the live state."""
         return self._head
+
+
+def fedgh(name: str, collection: str, server_epochs: int, batch_size: int, server_lr: float) -> Method:
+    """Return the method.
+
+    Args:
+        name: as it appears in records.
+        collection: which features are averaged, see `PrototypeChannel`.
+        server_epochs: S_h (D14).
+        batch_size: pairs per step of the server.
+        server_lr: of plain SGD on the server.
+    """
+    channel = Channel(
+        MeansForHead("head", collection),
+        HeadTrainer(server_epochs, batch_size, server_lr),
+        uncounted=["labels"],  # row labels cost nothing, as in the published tables
+    )
+    return Method(name, objective(), ["one_head"], channels={"head": channel})
