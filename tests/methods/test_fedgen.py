@@ -175,7 +175,7 @@ def test_received_generator_is_the_servers():
 
     Client.model.head = nn.Linear(2, 3)
     Client.model.backbone = nn.Identity()
-    HeadAndGenerator("generator", SHAPE).receive(Client, server.broadcast())
+    HeadAndGenerator(SHAPE).receive(Client, server.broadcast())
     labels = torch.tensor([0, 2])
     made = Client.received["generator"].draw(labels, torch.Generator().manual_seed(0))
     assert torch.equal(made, server._generator.draw(labels, torch.Generator().manual_seed(0)))
@@ -202,7 +202,7 @@ def test_label_counts_are_set_up_once():
 
 
 def test_choices_are_checked():
-    with pytest.raises(ValueError, match="uniform, normal"):
+    with pytest.raises(ValueError, match="uniform or normal"):
         GeneratorShape(2, 3, "gauss")
     with pytest.raises(ValueError, match="steps"):
         GeneratorTrainer(SHAPE, 0, 1, 0.1, "samples", False)

@@ -70,7 +70,7 @@ def test_equal_models_cancel():
 def test_the_first_previous_model(tmp_path, first, received):
     """Register entry D19."""
     job = make_job(WORDS, tmp_path)
-    callback = PreviousModel("previous_model", first)
+    callback = PreviousModel(first)
     client = job.factory.build(0)
     twin = {name: t.clone() for name, t in client.auxiliary["previous_model"].model.state_dict().items()}
     assert not torch.equal(twin["head.weight"], client.model.head.weight)

@@ -1,9 +1,9 @@
 """FedMRL (Yi et al., 2024): a shared small model and the private one make one nested representation.
 
 A round: the client receives the small model, with trunk g and a head that reads s features. With its private model f, h
-and private projector R it forms u = R([g(x); f(x)]) and minimises, with equal weights, CE(h(u)) and the cross-entropy of
-the small head on the first s entries of u. It sends the small model; the server averages. The answer is h(u), with the
-server's current g also at test time, so that every client downloads it before evaluation.
+and private projector R it forms u = R([g(x); f(x)]) and minimises CE(h(u)) + CE(small head on the first s of u).
+It sends the small model; the server averages. The answer is h(u), with the server's current g also at test time, so
+that every client downloads it before evaluation.
 
 Travels: the small model (the group's first architecture at s features, linear head), both ways.
 Register entries: D5, D18. Dimension letters: B batch, d feature dimension, s that of the small model, C classes.
