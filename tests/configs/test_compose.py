@@ -36,7 +36,7 @@ def words_of(group, choice):
 @pytest.mark.parametrize("model_group", sorted(path.stem for path in (CONF / "model_group").glob("*.yaml")))
 def test_a_group_has_networks_and_heads_at_every_scale(model_group, scale):
     words = [*words_of("model_group", model_group), *([f"scale={scale}"] if scale else [])]
-    group = instantiate(composed(*words)["model_group"], _convert_="all")
+    group = build(composed(*words), "model_group")
     assert group.architectures
     assert group.heads
 
