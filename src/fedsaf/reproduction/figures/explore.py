@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedsaf.reproduction.figures import values
-from fedsaf.reproduction.figures.pictures import bar_panel, curve_panel, embedding_panel, silhouette_text, whiskers
+from fedsaf.reproduction.figures.pictures import (
+    bar_panel,
+    curve_panel,
+    draw_panels,
+    embedding_panel,
+    numbered,
+    panels,
+    whiskers,
+)
 from fedsaf.reproduction.figures.prototypes import (
     BROADCAST,
     UPLOADS,
@@ -18,7 +29,7 @@ from fedsaf.reproduction.figures.prototypes import (
     read_prototypes,
     silhouettes,
 )
-from fedsaf.reproduction.figures.style import legend, line_style, panels, style
+from fedsaf.reproduction.figures.style import line_style, style
 from fedsaf.reproduction.frame import GROUPS, VALUES
 from fedsaf.reproduction.soundness import UnusableRun
 from fedsaf.tracking.closing import ALWAYS_SHOWN, MIB
@@ -64,55 +75,43 @@ def draw_accuracy(figure: Figure, runs: pd.DataFrame, rule: str) -> pd.DataFrame
         rule: prediction rule, or ``reported`` for each method's own.
     """
     rows = values.shared_rounds(values.accuracies(named(runs, rule)), ["series"], with_best=True)
-    with style():
-        (axes,) = panels(figure, [f"{rule.replace('_', ' ')}: mean and range over seeds"])
-        curve_panel(axes, rows, rows["series"].unique())
-        axes.set(xlabel="communication round", ylabel="accuracy in %")
-        legend(figure, [axes], rows["series"].unique())
+    rows = rows.assign(panel=f"{rule.replace('_', ' ')}: mean and range over seeds")
+    draw_panels(figure, rows, list(rows["series"].unique()), curve_panel)
     return rows
 
 
 def draw_clients(figure: Figure, runs: pd.DataFrame, rule: str) -> pd.DataFrame:
     """Draw the accuracy of each of the first nine clients in the best round, one bar per cell; return the rows."""
     rows = values.spread(values.of_clients(named(runs, rule)), ["series", "client", "architecture"])
-    with style():
-        (axes,) = panels(figure, [f"{rule.replace('_', ' ')}: each client, best round"])
-        bar_panel(axes, rows, rows["series"].unique())
-        legend(figure, [axes], rows["series"].unique())
+    rows = rows.assign(panel=f"{rule.replace('_', ' ')}: each client, best round")
+    draw_panels(figure, rows, list(rows["series"].unique()), bar_panel)
     return rows
 
 
 def draw_traffic(figure: Figure, runs: pd.DataFrame, rule: str) -> pd.DataFrame:
     """Draw the best accuracy over what all clients sent and received up to then, in MiB; return what was drawn."""
+
+    def panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str]) -> None:
+        for index, (name, own) in enumerate(rows.groupby("series", sort=False)):
+            whiskers(axes, own["mib"], own, label=name, **line_style(index) | {"linestyle": "none"})
+        axes.set(xlabel="MiB sent and received up to the best round", ylabel="best accuracy in %")
+
     rows = named(runs, rule)
     sums = (rows["upload_bytes"] + rows["download_bytes"]).groupby(rows["folder"], observed=True).cumsum()
     found = values.best(rows.assign(mib=sums / MIB))
     rows = values.spread(found, ["series"]).join(found.groupby("series")["mib"].mean(), on="series")
-    with style():
-        (axes,) = panels(figure, ["communication and accuracy"])
-        for index, (name, own) in enumerate(rows.groupby("series", sort=False)):
-            whiskers(axes, own["mib"], own, label=name, **line_style(index) | {"linestyle": "none"})
-        axes.set(xlabel="MiB sent and received up to the best round", ylabel="best accuracy in %")
-        legend(figure, [axes], rows["series"])
+    rows = rows.assign(panel="communication and accuracy")
+    draw_panels(figure, rows, list(rows["series"]), panel)
     return rows
 
 
 def draw_diagnostics(figure: Figure, runs: pd.DataFrame) -> pd.DataFrame:
-    """Draw what was measured about prototypes over rounds, one panel per number, one line per cell; return the rows.
-
-    A panel whose number no run has stays empty.
-    """
+    """Draw what was measured about prototypes over rounds, one panel per number, one line per cell; return the rows."""
     lines = named(runs)
-    order = lines["series"].unique()
     parts = {text: values.shared_rounds(values.diagnosed(lines, key), ["series"]) for key, text in DIAGNOSED.items()}
-    with style():
-        axes = panels(figure, list(parts)[:3], rows=2)
-        for number, (panel, (text, rows)) in enumerate(zip(axes, parts.items(), strict=True)):
-            curve_panel(panel, rows, order)
-            panel.set_title(text)
-            panel.set_xlabel("communication round" if number >= 3 else "")
-        legend(figure, axes, order)
-    return pd.concat([rows.assign(panel=text) for text, rows in parts.items()], ignore_index=True)
+    rows = pd.concat([part.assign(panel=text) for text, part in parts.items()], ignore_index=True)
+    draw_panels(figure, rows, list(lines["series"].unique()), partial(curve_panel, label=""), sharey=False)
+    return rows
 
 
 def with_prototypes(runs: pd.DataFrame) -> list[Path]:
@@ -137,11 +136,9 @@ def draw_embedding(figure: Figure, folder: Path) -> pd.DataFrame:
         UnusableRun: the run has no local prototypes; the message says why.
     """
     local = local_prototypes(folder)
-    rows, measured = embed(local), silhouettes(local)
-    with style():
-        axes = panels(figure, [silhouette_text(group, measured[f"by_{group}"]) for group in ("class", "client")])
-        for panel, group in zip(axes, ("class", "client"), strict=True):
-            embedding_panel(panel, rows, group)
+    rows = embed(local)
+    twice = numbered(rows.assign(panel=""), pd.DataFrame([{"panel": "", **silhouettes(local)}]))
+    draw_panels(figure, twice, [], embedding_panel)
     return rows
 
 
@@ -159,8 +156,7 @@ def draw_geometry(figure: Figure, folder: Path) -> np.ndarray:
         (axes,) = panels(figure, ["cosines between the server's prototypes"])
         picture = axes.imshow(cosines, cmap="PuOr", vmin=-1, vmax=1)
         ticks = np.linspace(0, len(labels) - 1, min(10, len(labels))).round().astype(int)
-        axes.set_xticks(ticks, labels[ticks])
-        axes.set_yticks(ticks, labels[ticks])
+        axes.set(xticks=ticks, yticks=ticks, xticklabels=labels[ticks], yticklabels=labels[ticks])
         axes.set(xlabel="class", ylabel="class")
         axes.grid(False)
         figure.colorbar(picture, ax=axes)

@@ -206,23 +206,30 @@ def draw(built: BuiltFigure, figure: Figure) -> None:
     """
     if built.rows.empty:
         raise ValueError(f"{built.display.id}: no finished run of scale {built.scale}")
-    series, points = built.order["series"], {key: all for key, all in built.order.items() if key not in HEAD}
+    rows, series = built.rows, built.order["series"]
+    points = {key: all for key, all in built.order.items() if key not in HEAD}
+    match built.kind:
+        case "curves":
+            panel = partial(pictures.curve_panel, label=LABELS[built.display.node["shows"]])
+            pictures.draw_panels(figure, rows, series, panel)
+        case "lines":
+            ((swept, all),) = points.items()
+            pictures.draw_panels(figure, rows, series, partial(pictures.line_panel, swept=swept, values=all))
+        case "pairs":
+            pictures.draw_panels(figure, rows, series, partial(pictures.pair_panel, points=points["point"]))
+        case "client_bars":
+            pictures.draw_panels(figure, rows, series, pictures.bar_panel, columns=1, size=(7.7, 2.7))
+        case "heat_maps":
+            panel = partial(pictures.heat_panel, swept=points, limit=rows["mean"].abs().max() or 1.0)
+            axes = pictures.draw_panels(figure, rows, series, panel, size=(4.2, 3.15))
+            figure.colorbar(axes[0].collections[0], ax=axes, label="gain in points")
+        case "embeddings":
+            twice = pictures.numbered(rows, built.tables["silhouettes"])
+            pictures.draw_panels(figure, twice, series, pictures.embedding_panel, columns=rows["panel"].nunique())
+        case "radar":
+            layout = {"columns": 1, "size": (6.2, 6.2), "subplot_kw": {"projection": "polar"}}
+            pictures.draw_panels(figure, rows, series, pictures.radar_panel, **layout)
     with style():
-        match built.kind:
-            case "curves":
-                pictures.draw_curves(figure, built.rows, series, LABELS[built.display.node["shows"]])
-            case "lines":
-                pictures.draw_lines(figure, built.rows, series, *points.popitem())
-            case "pairs":
-                pictures.draw_pairs(figure, built.rows, series, points["point"])
-            case "client_bars":
-                pictures.draw_client_bars(figure, built.rows, series)
-            case "heat_maps":
-                pictures.draw_heat_maps(figure, built.rows, points)
-            case "embeddings":
-                pictures.draw_embeddings(figure, built.rows, built.tables["silhouettes"])
-            case "radar":
-                pictures.draw_radar(figure, built.rows, series)
         caption(figure, built.display.title, caption_text(built, NAMED_MISSING))
 
 

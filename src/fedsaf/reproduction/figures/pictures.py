@@ -1,9 +1,10 @@
-"""Pictures of rows. What is drawn is what the rows say; a row that is not there leaves a gap."""
+"""Pictures of rows, panel by panel. What is drawn is what the rows say; a row that is not there leaves a gap."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,28 +12,69 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedsaf.reproduction.figures.style import COLOURS, HATCHES, legend, line_style, panels, signed
+from fedsaf.reproduction.figures.style import COLOURS, HATCHES, legend, line_style, signed, style
 
 MAX_BANDS, MAX_MARKS = 5, 10
 """Series whose ranges are drawn, of more they would hide each other and stand in the CSV alone; markers on a curve."""
 DARK = 0.6
 """Share of the largest gain from which a field is so dark that its text is white."""
-WHISKERS = {"elinewidth": 0.7, "capsize": 1.5}
+
+PANEL_INCHES = (4.2, 3.0)
+MARGIN_INCHES = (1.8, 1.1)
+"""For a legend, for title and caption."""
+MIN_WIDTH = 7.2
+"""Inches, so that a title fits."""
+
+Panel = Callable[[Axes, pd.DataFrame, Sequence[str]], None]
 
 
-def draw_curves(figure: Figure, rows: pd.DataFrame, series: Sequence[str], axis: str) -> None:
+def draw_panels(
+    figure: Figure, rows: pd.DataFrame, series: Sequence[str], panel: Panel, **layout: Any
+) -> Sequence[Axes]:
+    """Draw a panel for each value of the column ``panel``, its title, and one legend for all.
+
+    Args:
+        figure: an empty figure.
+        rows: of all panels.
+        series: names in the order that fixes their styles.
+        panel: how one is drawn.
+        layout: options of `panels`.
+    """
+    groups = list(rows.groupby("panel", sort=False))
+    with style():
+        axes = panels(figure, [str(name) for name, _ in groups] or [""], **layout)
+        for one, (_, own) in zip(axes, groups, strict=False):
+            panel(one, own, series)
+        legend(figure, axes, series)
+    return axes
+
+
+def panels(
+    figure: Figure, names: Sequence[str], columns: int = 2, size: tuple[float, float] = PANEL_INCHES, **options: Any
+) -> list[Axes]:
+    """Return one titled panel per name, line by line, and size the figure for them.
+
+    Args:
+        figure: an empty figure.
+        names: titles.
+        columns: panels in a line; with more than two, a figure shrunk to the width of a page could not be read.
+        size: of a panel, in inches.
+        options: of ``figure.subplots``.
+    """
+    figure.set_layout_engine("constrained")
+    columns = min(columns, len(names))
+    lines = math.ceil(len(names) / columns)
+    figure.set_size_inches(max(size[0] * columns + MARGIN_INCHES[0], MIN_WIDTH), size[1] * lines + MARGIN_INCHES[1])
+    grid = list(figure.subplots(lines, columns, squeeze=False, **options).flat)
+    for axes, name in zip(grid, names, strict=False):
+        axes.set_title(name)
+    for axes in grid[len(names) :]:
+        axes.remove()
+    return grid[: len(names)]
+
+
+def curve_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str], label: str = "accuracy in %") -> None:
     """Draw lines over rounds, the best round of each marked by a star."""
-    axes = panels(figure, rows["panel"].unique(), sharey=False)
-    for panel, (_, own) in zip(axes, rows.groupby("panel", sort=False), strict=True):
-        curve_panel(panel, own, series)
-        panel.set_xlabel("communication round")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[0].set_ylabel(axis)
-    legend(figure, axes, series)
-
-
-def curve_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str]) -> None:
-    """Draw the curves of one panel; ``series`` fixes the style of each."""
     with_band = rows["series"].nunique() <= MAX_BANDS
     for index, name in enumerate(series):
         own, look = rows[rows["series"] == name], line_style(index)
@@ -45,38 +87,25 @@ def curve_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str]) -> None:
             star = own[own["best"]]
             look |= {"marker": "*", "linestyle": "none", "markersize": 12, "markeredgecolor": "black"}
             axes.plot(star["round"], star["mean"], **look)
+    axes.set(xlabel="communication round", ylabel=label)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def draw_lines(figure: Figure, rows: pd.DataFrame, series: Sequence[str], swept: str, values: Sequence[float]) -> None:
+def line_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str], swept: str, values: Sequence[float]) -> None:
     """Draw lines over one swept value, at even distances, with whiskers from the smallest to the largest seed."""
-    axes = panels(figure, rows["panel"].unique())
-    for panel, (_, of_panel) in zip(axes, rows.groupby("panel", sort=False), strict=True):
-        for index, name in enumerate(series):
-            own = of_panel[of_panel["series"] == name].set_index(swept).reindex(values)
-            if own["mean"].notna().any():
-                shift = 0.3 * (index / max(1, len(series) - 1) - 0.5)  # whiskers beside each other
-                whiskers(panel, np.arange(len(values)) + shift, own, label=name, **line_style(index))
-        panel.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-        panel.set_xlabel(swept)
-    axes[0].set_ylabel("accuracy in %")
-    legend(figure, axes, series)
-
-
-def draw_client_bars(figure: Figure, rows: pd.DataFrame, series: Sequence[str]) -> None:
-    """Draw a group of bars per client, one bar per series, with whiskers from the smallest to the largest seed."""
-    names = rows["panel"].unique()
-    axes = panels(figure, [""], rows=len(names), height=0.9 if len(names) > 1 else 1.0)
-    figure.set_size_inches(9.5, figure.get_size_inches()[1])
-    for panel, (name, own) in zip(axes, rows.groupby("panel", sort=False), strict=True):
-        panel.set_title(name)
-        bar_panel(panel, own, series)
-    legend(figure, axes, series)
+    for index, name in enumerate(series):
+        own = rows[rows["series"] == name].set_index(swept).reindex(values)
+        if own["mean"].notna().any():
+            shift = 0.3 * (index / max(1, len(series) - 1) - 0.5)  # whiskers beside each other
+            whiskers(axes, np.arange(len(values)) + shift, own, label=name, **line_style(index))
+    axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+    axes.set(xlabel=swept, ylabel="accuracy in %")
 
 
 def bar_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str]) -> None:
-    """Draw the bars of one panel; ``series`` fixes the style of each."""
+    """Draw a group of bars per client, one bar per series, with whiskers from the smallest to the largest seed."""
     clients = rows.drop_duplicates("client").sort_values("client").set_index("client")["architecture"]
-    width = 0.8 / max(1, len(series))
+    width = 0.8 / len(series)
     for index, name in enumerate(series):
         own = rows[rows["series"] == name]
         places = clients.index.get_indexer(own["client"]) + (index - (len(series) - 1) / 2) * width
@@ -89,113 +118,90 @@ def bar_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str]) -> None:
     axes.grid(False, axis="x")
 
 
-def draw_pairs(figure: Figure, rows: pd.DataFrame, series: Sequence[str], points: Sequence[str]) -> None:
+def pair_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str], points: Sequence[str]) -> None:
     """Draw two marks per constructor and point, joined: its own alignment hollow, the other one filled."""
-    half = len(series) // 2  # those with their own alignment come first
-    pairs = list(zip(series[:half], series[half:], strict=True))
-    ticks = [
-        (i * (len(pairs) + 1) + j, point, j, pair) for i, point in enumerate(points) for j, pair in enumerate(pairs)
-    ]
-    axes = panels(figure, rows["panel"].unique(), sharey=False)
-    for panel, (_, own) in zip(axes, rows.groupby("panel", sort=False), strict=True):
-        for place, point, j, pair in ticks:
-            _pair(panel, place, line_style(j), own[own["point"] == point].set_index("series").reindex(pair))
-        labels = [f"{pair[0]}, {point}" for _, point, _, pair in ticks]
-        panel.set_xticks([place for place, *_ in ticks], labels, rotation=60, ha="right", fontsize=7)
-        panel.margins(y=0.12)
-        panel.set_xlim(-0.7, ticks[-1][0] + 0.7)
-    axes[0].set_ylabel("accuracy in %")
-    legend(figure, axes, series)
+    half, ticks = len(series) // 2, {}  # those with their own alignment come first
+    for number in range(len(points) * half):
+        i, j = divmod(number, half)
+        place, names, look = i * (half + 1) + j, (series[j], series[j + half]), line_style(j)
+        ticks[place] = f"{names[0]}, {points[i]}"
+        pair = rows[rows["point"] == points[i]].set_index("series").reindex(names)
+        own, other = pair["mean"]
+        if not math.isnan(own + other):
+            axes.plot([place, place], [own, other], color="grey", linewidth=0.8, zorder=1)
+            above = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 6.5}
+            axes.annotate(signed(other - own, 2), (place, pair["high"].max()), **above)
+        for name, fill, shift in zip(names, ("white", look["color"]), (-0.12, 0.12), strict=True):
+            if not math.isnan(pair.loc[name, "mean"]):
+                options = look | {"linestyle": "none", "markerfacecolor": fill, "label": name}
+                whiskers(axes, [place + shift], pair.loc[[name]], **options)
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=60, ha="right", fontsize=7)
+    axes.set_ylabel("accuracy in %")
+    axes.margins(y=0.12)
+    axes.set_xlim(-0.7, max(ticks) + 0.7)
 
 
-def _pair(axes: Axes, place: float, look: dict, pair: pd.DataFrame) -> None:
-    if pair["mean"].notna().all():
-        axes.plot([place, place], pair["mean"], color="grey", linewidth=0.8, zorder=1)
-        axes.annotate(
-            signed(pair["mean"].iloc[1] - pair["mean"].iloc[0], 2),
-            (place, pair["high"].max()),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="center",
-            fontsize=6.5,
-        )
-    for name, fill, shift in zip(pair.index, ("white", look["color"]), (-0.12, 0.12), strict=True):
-        if not math.isnan(pair.loc[name, "mean"]):
-            options = look | {"linestyle": "none", "markerfacecolor": fill, "label": name}
-            whiskers(axes, [place + shift], pair.loc[[name]], **options)
-
-
-def draw_heat_maps(figure: Figure, rows: pd.DataFrame, sweep: dict[str, Sequence[float]]) -> None:
+def heat_panel(
+    axes: Axes, rows: pd.DataFrame, series: Sequence[str], swept: Mapping[str, Sequence[float]], limit: float
+) -> None:
     """Draw one field per pair of swept values with its gain written into it; a field that was not run is blank."""
-    (down, downs), (up, ups) = sweep.items()
-    limit = rows["mean"].abs().max() or 1.0
-    axes = panels(figure, rows["panel"].unique(), height=1.05)
-    for panel, (_, own) in zip(axes, rows.groupby("panel", sort=False), strict=True):
-        gains = own.pivot(index=down, columns=up, values="mean").reindex(index=downs, columns=ups)
-        for (i, j), gain in np.ndenumerate(gains.to_numpy()):
-            if not math.isnan(gain):
-                text = signed(gain, 2) if downs[i] or ups[j] else "0\n(reference)"
-                colour = "white" if abs(gain) > DARK * limit else "black"
-                panel.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
-        fields = {"vmin": -limit, "vmax": limit, "edgecolor": "white", "shading": "nearest"}
-        panel.pcolormesh(range(len(ups)), range(len(downs)), np.ma.masked_invalid(gains), cmap="PuOr", **fields)
-        panel.set_xticks(range(len(ups)), [f"{value:g}" for value in ups])
-        panel.set_yticks(range(len(downs)), [f"{value:g}" for value in downs])
-        panel.set(xlabel=up, ylabel=down)
-        panel.grid(False)
-    figure.colorbar(axes[0].collections[0], ax=axes, label="gain in points")
+    (down, downs), (up, ups) = swept.items()
+    gains = rows.pivot(index=down, columns=up, values="mean").reindex(index=downs, columns=ups).to_numpy()
+    for (i, j), gain in np.ndenumerate(gains):
+        if not math.isnan(gain):
+            text = signed(gain, 2) if downs[i] or ups[j] else "0\n(reference)"
+            colour = "white" if abs(gain) > DARK * limit else "black"
+            axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
+    look = {"cmap": "PuOr", "vmin": -limit, "vmax": limit, "edgecolor": "white", "shading": "nearest"}
+    axes.pcolormesh(range(len(ups)), range(len(downs)), np.ma.masked_invalid(gains), **look)
+    axes.set_xticks(range(len(ups)), [f"{value:g}" for value in ups])
+    axes.set_yticks(range(len(downs)), [f"{value:g}" for value in downs])
+    axes.set(xlabel=up, ylabel=down)
+    axes.grid(False)
 
 
-def draw_embeddings(figure: Figure, rows: pd.DataFrame, silhouettes: pd.DataFrame) -> None:
-    """Draw every prototype twice, above as the number of its class, below as the number of its client."""
-    names = rows["panel"].unique()
-    axes = panels(figure, names, rows=2)
-    for place, panel in enumerate(axes):
-        line, column = divmod(place, len(names))
-        group, own = ("class", "client")[line], silhouettes[silhouettes["panel"] == names[column]]
-        embedding_panel(panel, rows[rows["panel"] == names[column]], group)
-        text = silhouette_text(group, own[f"by_{group}"].mean(), f" (n = {len(own)})")
-        panel.set_title(text if line else f"{names[column]}\n{text}")
-
-
-def silhouette_text(group: str, value: float | None, seeds: str = "") -> str:
-    """Return the title of a panel of prototypes."""
-    return f"silhouette by {group} " + (
-        "undefined" if value is None or math.isnan(value) else f"{signed(value, 3)}{seeds}"
-    )
-
-
-def embedding_panel(axes: Axes, rows: pd.DataFrame, group: str) -> None:
-    """Draw every prototype as the number of its ``class`` or ``client``; colours repeat, numbers do not."""
-    for x, y, number in rows[["x", "y", group]].itertuples(index=False):
+def embedding_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str] = ()) -> None:
+    """Draw every prototype as the ``number`` of its class or client; colours repeat, numbers do not."""
+    for x, y, number in rows[["x", "y", "number"]].itertuples(index=False):
         colour = COLOURS[int(number) % len(COLOURS)]
         axes.plot(x, y, ".", markersize=1, color=colour)
         axes.text(x, y, str(number), color=colour, fontsize=7, ha="center", va="center", clip_on=True)
     axes.margins(0.06)
-    axes.set(xticks=[], yticks=[], ylabel=f"numbers: {group}")
+    axes.set(xticks=[], yticks=[])
 
 
-def draw_radar(figure: Figure, rows: pd.DataFrame, series: Sequence[str]) -> None:
+def numbered(rows: pd.DataFrame, silhouettes: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of prototypes twice, by class and by client, under titles with the mean silhouette of all seeds.
+
+    Args:
+        rows: prototypes of one seed of each panel.
+        silhouettes: a row per panel and seed.
+    """
+    parts = []
+    for group in ("class", "client"):
+        titles = {}
+        for panel, own in silhouettes.groupby("panel", sort=False):
+            value, seeds = pd.to_numeric(own[f"by_{group}"]).mean(), f" (n = {len(own)})" if panel else ""
+            text = "undefined" if math.isnan(value) else f"{signed(value, 3)}{seeds}"
+            titles[panel] = f"{panel}\nsilhouette by {group} {text}".strip()
+        parts.append(rows.assign(panel=rows["panel"].map(titles), number=rows[group]))
+    return pd.concat(parts)
+
+
+def radar_panel(axes: Axes, rows: pd.DataFrame, series: Sequence[str]) -> None:
     """Draw one spoke per column; the rim is its best method, and inwards are points below it."""
-    names = rows["panel"].unique()
-    axes = panels(figure, [""], rows=len(names), subplot_kw={"projection": "polar"})
-    figure.set_size_inches(8.0, 6.2 * len(names) + 1.1)
-    for panel, (name, own) in zip(axes, rows.groupby("panel", sort=False), strict=True):
-        gaps = own.pivot(index="spoke", columns="series", values="gap").reindex(own["spoke"].unique())
-        angles = 2 * math.pi * np.arange(len(gaps)) / len(gaps)
-        for index, one in enumerate(series):
-            if one in gaps:
-                closed = np.append(gaps[one], gaps[one].iloc[0])
-                panel.plot(np.append(angles, angles[0]), closed, label=one, clip_on=False, **line_style(index))
-        panel.set_title(name)
-        panel.set_xticks(angles, gaps.index, fontsize=8)
-        panel.set_ylim(1.1 * own["gap"].min() or -1.0, 0.0)  # all equal: any scale does
-        panel.tick_params(axis="x", pad=9)
-        panel.tick_params(axis="y", labelsize=7)
-    legend(figure, axes, series)
+    gaps = rows.pivot(index="spoke", columns="series", values="gap").reindex(rows["spoke"].unique())
+    angles = 2 * math.pi * np.arange(len(gaps) + 1) / len(gaps)
+    for index, name in enumerate(series):
+        if name in gaps:
+            axes.plot(angles, [*gaps[name], gaps[name].iloc[0]], label=name, clip_on=False, **line_style(index))
+    axes.set_xticks(angles[:-1], list(gaps.index), fontsize=8)
+    axes.set_ylim(1.1 * rows["gap"].min() or -1.0, 0.0)  # all equal: any scale does
+    axes.tick_params(axis="x", pad=9)
+    axes.tick_params(axis="y", labelsize=7)
 
 
-def whiskers(axes: Axes, places: Sequence[float], rows: pd.DataFrame, **options) -> None:
+def whiskers(axes: Axes, places: Sequence[float], rows: pd.DataFrame, **options: Any) -> None:
     """Draw means with whiskers from the smallest to the largest seed; what is NaN is not drawn."""
     errors = [rows["mean"] - rows["low"], rows["high"] - rows["mean"]]
-    axes.errorbar(places, rows["mean"], yerr=errors, **WHISKERS, **options)
+    axes.errorbar(places, rows["mean"], yerr=errors, elinewidth=0.7, capsize=1.5, **options)
