@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.federation.method import Channel
-from fedsaf.prototypes.constructors import Mean
+from fedsaf.methods.prototype import PrototypeChannel
+from fedsaf.prototypes.mean import Mean
 
 
 class Client:

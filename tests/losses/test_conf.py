@@ -21,8 +21,8 @@ KEYS = {
     "missing_rows",
     "weight_schedule",
 }
-SWITCHES = {"fedtgp": {"client_term", "levels"}, "alignfed": {"axis", "losses"}}
-"""Keys of the files whose loss conf/protocol decides."""
+SWITCHES = {"fedtgp": {"client_term"}, "alignfed": {"axis"}}
+"""Keys beside the common ones."""
 
 
 def composed(path):

@@ -5,8 +5,7 @@ import torch
 
 from fedsaf.losses.contrastive import batch_contrastive, contrastive, uniformity
 from fedsaf.losses.coordinate import cosine, l2, mse
-from fedsaf.losses.structural import gcsa, rcsa
-from fedsaf.losses.structure import centre
+from fedsaf.losses.structural import centre, gcsa, rcsa
 from fedsaf.prototypes.class_means import class_means
 from fedsaf.prototypes.class_table import ClassTable
 

@@ -6,8 +6,8 @@ import torch
 from fedsaf.losses.contrastive import batch_contrastive, contrastive, uniformity
 from fedsaf.losses.coordinate import cosine, l2, mse
 from fedsaf.losses.decomposition import decompose
-from fedsaf.losses.structural import gcsa, rcsa
-from fedsaf.losses.structure import rdm
+from fedsaf.losses.numerics import unit_rows
+from fedsaf.losses.structural import NORM_FLOOR, centre, gcsa, rcsa, squared_distances
 
 ROW_MATCHED = {
     "mse mean": (lambda P, Q: mse(P, Q, "mean"), 1.16666667),
@@ -46,8 +46,10 @@ def test_against_table(golden, name):
 
 def test_dissimilarities(golden):
     P, Q, _, _ = golden
-    assert rdm(P).tolist() == pytest.approx([2, 2, 0.84529946, 2, 0.84529946, 0.84529946], abs=1e-8)
-    assert rdm(Q).tolist() == pytest.approx([2, 0.21114562, 1.36754447, 2, 0.58578644, 2], abs=1e-8)
+    above = torch.triu_indices(4, 4, offset=1).unbind()
+    ours, theirs = (squared_distances(centre(unit_rows(X, NORM_FLOOR)))[above].tolist() for X in (P, Q))
+    assert ours == pytest.approx([2, 2, 0.84529946, 2, 0.84529946, 0.84529946], abs=1e-8)
+    assert theirs == pytest.approx([2, 0.21114562, 1.36754447, 2, 0.58578644, 2], abs=1e-8)
 
 
 def test_decomposition(golden):

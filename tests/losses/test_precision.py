@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedsaf.losses.alignment import GCSA, L2, MSE, RCSA, BatchContrastive, Contrastive, Cosine, NoAlignment, Uniformity
+from fedsaf.losses.alignment import GCSA, L2, MSE, RCSA, Contrastive, Cosine, NoAlignment, Uniformity
 from fedsaf.losses.two_level import InstanceLevel, PrototypeLevel
 from fedsaf.prototypes.class_table import ClassTable
 
@@ -13,8 +13,8 @@ LOSSES = {
     "cosine": Cosine(),
     "gcsa": GCSA(),
     "rcsa": RCSA(),
-    "contrastive": Contrastive(0.5, double_positive=False),
-    "batch_contrastive": BatchContrastive(0.5),
+    "contrastive": Contrastive(0.5, False, "class"),
+    "batch_contrastive": Contrastive(0.5, False, "batch"),
     "uniformity": Uniformity(0.5),
 }
 HALVES = [torch.bfloat16, torch.float16]

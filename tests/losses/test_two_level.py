@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedsaf.losses.alignment import GCSA, MSE, RCSA, BatchContrastive, Contrastive, Uniformity
+from fedsaf.losses.alignment import GCSA, MSE, RCSA, Contrastive, Uniformity
 from fedsaf.losses.coordinate import mse
 from fedsaf.losses.two_level import InstanceLevel, PrototypeLevel, UniformityTerm
 from fedsaf.prototypes.class_table import ClassTable
@@ -75,7 +75,7 @@ def test_self_mixes_the_client_into_the_structure(view_of, draw):
 def test_contrastive_has_no_positive_for_a_missing_class(view_of, missing_rows):
     z, y = BATCH
     leaf = z.clone().requires_grad_()
-    InstanceLevel(Contrastive(0.5, False), missing_rows)(view_of(leaf, y, table_of(1, 2, 3))).backward()
+    InstanceLevel(Contrastive(0.5, False, "class"), missing_rows)(view_of(leaf, y, table_of(1, 2, 3))).backward()
     assert leaf.grad[3].tolist() == [0, 0]
     assert leaf.grad[0].abs().sum() > 0
 
@@ -109,7 +109,9 @@ def test_one_class_batch_is_silent(view_of, draw, level, loss):
 
 
 @LEVELS
-@pytest.mark.parametrize("loss", [MSE("mean"), GCSA(), RCSA(), Contrastive(0.5, False), BatchContrastive(0.5)])
+@pytest.mark.parametrize(
+    "loss", [MSE("mean"), GCSA(), RCSA(), Contrastive(0.5, False, "class"), Contrastive(0.5, False, "batch")]
+)
 def test_every_sample_of_a_known_class_gets_a_gradient(view_of, draw, level, loss):
     z = draw(10, 2, dtype=torch.float32).requires_grad_()
     level(loss, "skip")(view_of(z, torch.arange(10) % 5, table_of(0, 1, 2, 4))).backward()
@@ -132,7 +134,7 @@ def test_order_of_the_batch_does_not_matter(view_of, draw):
     z, y, table = draw(20, 6), torch.arange(20) % 5, ClassTable(draw(5, 6), torch.ones(5, dtype=torch.bool))
     order = torch.arange(20).flip(0)
     for level in (PrototypeLevel, InstanceLevel):
-        for loss in (GCSA(), RCSA(), Contrastive(0.5, False)):
+        for loss in (GCSA(), RCSA(), Contrastive(0.5, False, "class")):
             term = level(loss, "skip")
             assert term(view_of(z[order], y[order], table)).item() == pytest.approx(
                 term(view_of(z, y, table)).item(), abs=1e-12
@@ -143,7 +145,7 @@ def test_uniformity_term_is_the_second_part_of_the_contrastive_loss(view_of, dra
     z, y, table = draw(12, 2), torch.arange(12) % 5, table_of(1, 2, 4)
     view, known = view_of(z, y, table), table.mask[y]
     cosines = torch.nn.functional.cosine_similarity(z[known], table.values[y[known]].double())
-    whole = InstanceLevel(Contrastive(0.5, False), "skip")(view)
+    whole = InstanceLevel(Contrastive(0.5, False, "class"), "skip")(view)
     assert UniformityTerm(0.5)(view).item() == pytest.approx((whole + cosines.mean() / 0.5).item(), abs=1e-12)
 
 
@@ -154,12 +156,16 @@ def test_mse_rows_are_the_pure_function(view_of):
 
 
 def test_unknown_choices_are_named():
-    with pytest.raises(ValueError, match="missing_rows.*'skip' or 'self'.*'drop'"):
+    with pytest.raises(ValueError, match="missing_rows is 'drop'; choose skip or self"):
         InstanceLevel(MSE("mean"), "drop")
     with pytest.raises(ValueError, match="reduction.*'sum'"):
         MSE("sum")
     with pytest.raises(ValueError, match="reduction.*'sum'"):
         mse(torch.zeros(1, 1), torch.zeros(1, 1), "sum")
-    for make in (lambda: Contrastive(0.0, False), lambda: BatchContrastive(-1.0), lambda: Uniformity(float("nan"))):
-        with pytest.raises(ValueError, match="temperature must be positive"):
+    for make in (
+        lambda: Contrastive(0.0, False, "class"),
+        lambda: Contrastive(-1.0, False, "batch"),
+        lambda: Uniformity(float("nan")),
+    ):
+        with pytest.raises(ValueError, match="temperature is"):
             make()

@@ -59,9 +59,9 @@ def test_a_structural_loss_replaces_the_contrast_alone():
     """FedSAF Fig. 8: targets and shared head stay, the loss is that of its file at both levels, with its weights."""
     own, other = (config_of(*WORDS, *more) for more in ([], ["alignment=rcsa"]))
     plain = config_of(*TINY, "method=prototype", "alignment=rcsa")
-    assert other["objective"] == plain["objective"]
-    assert other["objective"]["terms"]["prototype_alignment"]["schedule"] == "constant"
-    assert other["channels"] == own["channels"]
+    assert other["alignment"] == plain["alignment"]
+    assert other["alignment"]["weight_schedule"] == "constant"
+    assert other | {"alignment": None} == own | {"alignment": None}
 
 
 def test_what_travels(tmp_path):

@@ -7,8 +7,8 @@ from PIL import Image
 from torch import nn
 
 from fedsaf.core.types import ServerContext
-from fedsaf.exchange.generated import GeneratedPairs
-from fedsaf.objective.angular import angular_margin_loss
+from fedsaf.losses.arcface import arcface
+from fedsaf.methods.fedktl import GeneratedPairs
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, origin, run_job, tensors
 from tests.methods.steps import array, draw, method_of, stand_in, step
@@ -90,7 +90,7 @@ def test_gradients_stay_finite_where_the_arc_cosine_has_none():
     frame = torch.eye(3)
     for e in (torch.eye(3), -torch.eye(3), torch.zeros(3, 3)):
         e.requires_grad_()
-        angular_margin_loss(e, torch.arange(3), frame, 64.0, 0.5).backward()
+        arcface(e, torch.arange(3), frame, 64.0, 0.5).backward()
         assert e.grad.isfinite().all()
 
 
@@ -124,7 +124,7 @@ def test_answers_by_the_largest_cosine():
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_whether_a_client_keeps_its_map(keep):
-    half = method_of(*WORDS, f"method.channels.map.client.keep={str(keep).lower()}").channels["map"].client
+    half = method_of(*WORDS, f"method.keep_map={str(keep).lower()}").channels["map"].client
     _, client = started()
     server = {name: torch.zeros_like(value) for name, value in client.auxiliary["map"].state_dict().items()}
     half.receive(client, server)
@@ -151,7 +151,7 @@ def test_a_run(tmp_path):
     held = int((job.data.record.train_counts > 0).sum())
     assert [row["upload_bytes"]["total"] for row in rows] == [0, *[held * 4 * 4] * 2]
     assert [row["download_bytes"]["total"] for row in rows] == [0, 0, 4 * 4 * (6 + 16 * 16) * 4]
-    assert job.facts["setup_bytes"] == 4 * 6 * (16 + 1) * 4
+    assert job.about()["setup_bytes"] == 4 * 6 * (16 + 1) * 4
     assert rows[1]["active"]["latent_regression"] == 0
     assert rows[2]["active"]["latent_regression"] == rows[2]["num_batches"] > 0
     assert "cross_entropy" not in rows[2]["loss"]

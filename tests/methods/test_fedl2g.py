@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.guidance import GuidanceTrainer, QuizSet, gather
+from fedsaf.methods.fedl2g import GuidanceTrainer, QuizSet, gather
 from fedsaf.models.split import SplitModel
 from tests.methods.numeric import array, cross_entropy, slopes, softmax
 from tests.methods.tiny import LR, Feed, make_client, method_of, train
@@ -75,7 +75,7 @@ def test_meta_step_leaves_weights_and_statistics_alone():
 
 def test_client_trains_towards_the_guide_by_hand():
     """z = w x are the logits: CE, and MSE over B d = 6 entries. This loader gives its batch whatever is chosen."""
-    method = method_of("method=fedl2g", "batch_size=2", "method.callbacks.0.warm_up=0")
+    method = method_of("method=fedl2g", "batch_size=2", "method.warm_up=0")
     client = make_client(method, [0.3, -0.2])
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
     x, y = STUDY
@@ -93,7 +93,7 @@ class Recording(Feed):
 
 
 def test_the_loop_trains_on_what_the_hook_leaves():
-    method = method_of("method=fedl2g", "batch_size=1", "method.callbacks.0.warm_up=0")
+    method = method_of("method=fedl2g", "batch_size=1", "method.warm_up=0")
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
     loader = Recording([[1.0, 2.0], [0.5, -1.5], [0.2, 0.9]], [0, 1, 1])
     train(method, make_client(method, [0.3, -0.2]), loader, sent, epochs=1)
@@ -138,7 +138,7 @@ def test_a_single_training_sample_has_no_batch_statistics():
 
 def test_upload_holds_the_classes_of_the_study_batch():
     """Four samples, the first two are the quiz; the study batch holds class 1 alone, so only its row can matter."""
-    method = method_of("method=fedl2g", "batch_size=2", "method.callbacks.0.warm_up=0")
+    method = method_of("method=fedl2g", "batch_size=2", "method.warm_up=0")
     client = make_client(method, [0.3, -0.2])
     sent = {"guidance": {"labels": torch.tensor([0, 1]), "values": torch.tensor(V, dtype=torch.float32)}}
     x = [[1.0, 2.0], [0.5, -1.5], [0.2, 0.9], [-1.0, 0.3]]

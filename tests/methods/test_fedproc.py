@@ -9,8 +9,7 @@ from fedsaf.core.types import Upload
 from fedsaf.federation.interrupt import StopRequest
 from fedsaf.federation.job import rank_loop
 from fedsaf.methods.averaging import travelling
-from fedsaf.objective.crossfade import CrossFade
-from fedsaf.prototypes.initial import StartedMean
+from fedsaf.methods.fedproc import CrossFade, StartedMean
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, compare, lopsided, make_job, run, tensors
 from tests.methods.tiny import LR, Feed, context, make_client, method_of, train
@@ -111,7 +110,7 @@ def test_without_a_prototype_cross_entropy_has_the_whole_weight(labels):
 
 def test_own_prototypes_replace_the_received():
     """Algorithm 1, line 18, read literally: the only own class is the positive, so the loss is log 1 = 0."""
-    result, client = turn(method_of("method=fedproc", "protocol.fedproc_targets=own"), TABLE, t=0)
+    result, client = turn(method_of("method=fedproc", "method.targets=own"), TABLE, t=0)
     table = client.received["prototypes"]
     assert table.mask.tolist() == [False, True]
     np.testing.assert_allclose(table.values[1].numpy(), START * X, rtol=1e-6)
@@ -126,7 +125,7 @@ def test_on_cross_entropy_alone_it_is_fedavg(tmp_path):
         "model_group=moon_cnn",
         "rounds=2",
     ]
-    alone = ["method.objective.schedule=constant", "method.objective.weight=0"]
+    alone = ["method.schedule=constant", "method.weight=0"]
     fedavg = tensors(run([*words, "method=fedavg"], tmp_path / "fedavg"))["server"]
     zero = tensors(run([*words, "method=fedproc", *alone], tmp_path / "zero"))["server"]
     some = tensors(run([*words, "method=fedproc"], tmp_path / "some"))["server"]
@@ -169,7 +168,7 @@ def test_everyone_uploads_once_before_round_0(tmp_path):
 
 @pytest.mark.parametrize("initial", ["exchange", "random"])
 def test_a_run_continues_from_its_first_prototypes(tmp_path, initial):
-    words = [*WORDS, f"protocol.fedproc_initial={initial}", "rounds=2"]
+    words = [*WORDS, f"method.initial={initial}", "rounds=2"]
     straight = run(words, tmp_path / "straight")
     run(words, tmp_path / "halting", stop_after=0)
     assert [row["round"] for row in Recorder(tmp_path / "halting").rows()] == [0]
@@ -177,7 +176,7 @@ def test_a_run_continues_from_its_first_prototypes(tmp_path, initial):
 
 
 def started(initial, seed=0):
-    server = StartedMean("uniform", "keep", initial)
+    server = StartedMean("uniform", initial)
     server.prepare(context([0.0, 0.0], seed=seed))
     return server
 
@@ -199,14 +198,14 @@ def test_random_directions_serve_until_the_first_update():
 def test_what_is_asked_before_round_0():
     assert [started(initial).asks_first for initial in ("exchange", "random", "none")] == [True, False, False]
     assert started("none").broadcast() is None
-    with pytest.raises(ValueError, match="exchange, random, none"):
+    with pytest.raises(ValueError, match="exchange, random or none"):
         started("zeros")
 
 
 def test_public_prototypes_are_weighted_by_samples():
     message = [{"labels": torch.tensor([0]), "values": torch.tensor([[v, 0.0]])} for v in (0.0, 4.0)]
     for weighting, value in (("uniform", 2.0), ("samples", 3.0)):
-        server = StartedMean(weighting, "keep", "none")
+        server = StartedMean(weighting, "none")
         server.prepare(context([0.0, 0.0]))
         uploads = [Upload(i, {**message[i], "counts": torch.tensor([n])}, n) for i, n in enumerate((1, 3))]
         server.update(uploads, 0)

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from fedsaf.core.types import ServerContext
-from fedsaf.exchange.anchors import AnchorMargin
+from fedsaf.methods.fedsa import AnchorMargin
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run_job, tensors
 from tests.methods.steps import array, draw, method_of, stand_in, step
 
 LABELS = [0, 0, 1, 3, 3, 3]
 WORDS = (*TINY, "method=fedsa")
-HOOK = AnchorMargin("prototypes", "anchor_margin")
+HOOK = AnchorMargin()
 
 
 def started(*words):
@@ -85,14 +85,12 @@ def test_a_constructor_without_vectors_at_the_start_is_refused():
 
 
 def test_what_is_remembered_is_what_was_sent():
-    method = method_of(*WORDS)
+    method = method_of(*WORDS, "method.collect=running_all")
     first, second = (method.channels[name].client for name in ("prototypes", "client_means"))
     client = stand_in(feature_dim=5)
-    client.eval = lambda: None
     first.on_train_start(client, [])
     second.on_train_start(client, [])
     client.scratch["prototypes"].add(draw(3, 5), torch.tensor([1, 3, 3]))
-    first._pass = lambda *_: None
     sent = first.send(client, [])
     again = second.send(client, [])
     assert sent["labels"].tolist() == [1, 3]

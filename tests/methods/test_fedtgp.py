@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.exchange.channels import PrototypeChannel
+from fedsaf.methods.prototype import PrototypeChannel
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import TINY, make_job, run_job
 from tests.methods.steps import array, config_of, method_of, stand_in, step
@@ -121,9 +121,9 @@ def test_a_structural_loss_replaces_the_client_term_alone():
     """FedSAF Fig. 8: constructor and collection stay, the loss is that of its file at both levels."""
     own, other = (config_of(*WORDS, *more) for more in ([], ["alignment=gcsa"]))
     plain = config_of(*TINY, "method=prototype", "alignment=gcsa")
-    assert other["objective"] == plain["objective"]
-    assert other["objective"]["terms"]["instance_alignment"]["weight"] == 1.0
-    assert other["channels"] == own["channels"]
+    assert other["alignment"] == plain["alignment"]
+    assert other["alignment"]["inst_weight"] == 1.0
+    assert other | {"alignment": None} == own | {"alignment": None}
 
 
 def test_what_travels_and_what_is_recorded(tmp_path):

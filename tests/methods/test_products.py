@@ -4,8 +4,8 @@ import dataclasses
 import math
 
 import pytest
-from hydra.utils import instantiate
 
+from fedsaf.assembly import build
 from fedsaf.tracking.recorder import Recorder
 from tests.federation.harness import CONF, TINY, fresh, make_job, origin, run_job
 
@@ -29,36 +29,45 @@ def composed(*words):
 
 @pytest.fixture(scope="module")
 def halves():
-    """Objectives by alignment, channels by constructor, and a job that gets them in turn."""
-    objectives = {name: composed(f"alignment={name}")["method"]["objective"] for name in choices("alignment")}
-    channels = {
-        name: composed(f"prototype={name}", *SHORT.get(name, []))["method"]["channels"] for name in choices("prototype")
+    """Alignments, constructors, the rest of the method, and a job that gets them in turn."""
+    alignments = {name: composed(f"alignment={name}")["method"]["alignment"] for name in choices("alignment")}
+    constructors = {
+        name: composed(f"prototype={name}", *SHORT.get(name, []))["method"]["constructor"]
+        for name in choices("prototype")
     }
-    return objectives, channels, make_job(SMALL, CONF)
+    return alignments, constructors, composed()["method"], make_job(SMALL, CONF)
 
 
 def test_the_halves_are_independent(halves):
     """So each file is composed once here, not once per pair."""
-    objectives, channels, _ = halves
+    alignments, constructors, method, _ = halves
     pair = composed("alignment=gcsa", "prototype=text_prior")["method"]
-    assert (pair["objective"], pair["channels"]) == (objectives["gcsa"], channels["text_prior"])
+    assert pair == {**method, "alignment": alignments["gcsa"], "constructor": constructors["text_prior"]}
 
 
 @pytest.mark.parametrize("alignment", choices("alignment"))
 @pytest.mark.parametrize("prototype", choices("prototype"))
 def test_pair(prototype, alignment, halves, tmp_path):
-    objectives, channels, job = halves
-    parts = {"objective": objectives[alignment], "channels": channels[prototype]}
-    method = dataclasses.replace(job.method, **instantiate(parts, _convert_="all"))
+    alignments, constructors, config, job = halves
+    parts = {"alignment": alignments[alignment], "constructor": constructors[prototype]}
+    method = build({"method": {**config, **parts}}, "method")
     run_job(fresh(dataclasses.replace(job, method=method), tmp_path))
     rows = list(Recorder(tmp_path).rows())
     assert [row["round"] for row in rows] == [0, 1, 2]
     last = rows[-1]
     assert last["num_prototypes"] == 4
     assert all(math.isfinite(value) for row in rows for value in (*row["loss"].values(), *row["server"].values()))
-    weighed = {
-        name for name, term in objectives[alignment]["terms"].items() if term["weight"] > 0 and name != "cross_entropy"
-    }
+    weighed = {name for name, term in method.objective.terms.items() if term.weight > 0 and name != "cross_entropy"}
     assert weighed == last["loss"].keys() - {"cross_entropy", "total"}
     assert all(last["active"][name] > 0 and last["loss"][name] > 0 for name in weighed)
     assert bool(weighed) is (alignment != "none")
+
+
+def test_a_further_term_from_the_command_line(tmp_path):
+    """What ``extra_terms`` holds enters the objective under its name, beside the alignment."""
+    term = "{_target_:fedsaf.losses.objective.Weighted,term:{_target_:fedsaf.losses.terms.CrossEntropy},weight:0.5}"
+    words = [*SMALL, "alignment=none", f"+method.extra_terms.twice={term}"]
+    run_job(fresh(make_job(words, CONF), tmp_path))
+    loss = list(Recorder(tmp_path).rows())[-1]["loss"]
+    assert loss["twice"] == loss["cross_entropy"]
+    assert loss["total"] == pytest.approx(1.5 * loss["twice"], rel=1e-5)

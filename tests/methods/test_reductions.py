@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedsaf.core.types import ServerContext, Upload
-from fedsaf.prototypes.trainable import Trainable
+from fedsaf.methods.fedtgp import Trainable
 from tests.federation.harness import CONF, LIGHT, TINY, run, tensors
 
 WORDS = (*TINY, *LIGHT, "rounds=2", "dataset.num_samples=80", "partition.min_samples=4", "diagnostics_every=0")

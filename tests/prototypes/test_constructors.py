@@ -9,14 +9,13 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from fedsaf.core.types import ServerContext
-from fedsaf.prototypes.constructors import Mean
+from fedsaf.methods.alignfed import Hypersphere
+from fedsaf.methods.fedsa import SemanticAnchors
+from fedsaf.methods.fedtgp import Trainable
+from fedsaf.methods.fedtsp import TextPrior
+from fedsaf.methods.generator_prior import GeneratorPrior, LatentTraining
 from fedsaf.prototypes.decoders import GeneratorSource
-from fedsaf.prototypes.generator_prior import GeneratorPrior
-from fedsaf.prototypes.hypersphere import Hypersphere
-from fedsaf.prototypes.latent import LatentTraining
-from fedsaf.prototypes.semantic_anchor import SemanticAnchors
-from fedsaf.prototypes.text_prior import TextPrior
-from fedsaf.prototypes.trainable import Trainable
+from fedsaf.prototypes.mean import Mean
 
 FOLDER = Path(__file__).parents[2] / "conf" / "prototype"
 TRAINING = {"epochs": 3, "batch_size": 2, "lr": 0.1, "max_margin": 100.0, "fixed_margin": 1.0, "send_initial": False}

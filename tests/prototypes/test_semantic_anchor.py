@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from fedsaf.core.types import ServerContext
-from fedsaf.prototypes.semantic_anchor import SemanticAnchors
+from fedsaf.methods.fedsa import SemanticAnchors
 
 C, D = 4, 3
 
@@ -137,7 +137,7 @@ def test_draws_depend_on_the_seed_alone():
 
 
 def test_unknown_choices_are_named():
-    with pytest.raises(ValueError, match="variant must be one of.*'fixed'"):
+    with pytest.raises(ValueError, match="variant is 'fixed'; choose ema or train"):
         build("fixed")
     with pytest.raises(ValueError, match="decay"):
         build(decay=1.5)

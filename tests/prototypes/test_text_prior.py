@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from fedsaf.core.types import ServerContext
-from fedsaf.prototypes.text_prior import TextPrior, scaled_cosine_loss
+from fedsaf.methods.fedtsp import TextPrior, scaled_cosine_loss
 from fedsaf.prototypes.text_sources import hashed_text
 
 C, D = 4, 6
@@ -163,10 +163,10 @@ def test_random_depends_on_the_seed_and_lexical_does_not():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"source": "words"}, "source must be one of"),
+        ({"source": "words"}, "source is 'words'; choose"),
         ({"path": "x.npy"}, "path='x.npy' is read by sources 'file' and 'encoder', not by 'lexical'"),
         ({"source": "random", "descriptions": "x.json"}, "not by 'random'"),
-        ({"steps": 0}, "steps must be positive"),
+        ({"steps": 0}, "steps is 0"),
         ({"source": "encoder"}, "needs path"),
         ({"names": ()}, ""),
     ],

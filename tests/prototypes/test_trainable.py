@@ -6,8 +6,9 @@ import torch
 
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import ServerContext
+from fedsaf.losses.contrastive import margin_contrastive
+from fedsaf.methods.fedtgp import Trainable
 from fedsaf.prototypes.margins import max_of_min, max_pair, nearest_distances
-from fedsaf.prototypes.trainable import Trainable, margin_contrastive
 
 P = torch.tensor([[1, 0, 0], [0, 2, 0], [0, 0, 3], [1, 1, 1]], dtype=torch.float64)
 Q = torch.tensor([[2, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]], dtype=torch.float64)
@@ -152,9 +153,9 @@ def test_class_nobody_holds_is_a_negative_and_not_seen(upload):
     assert constructor.broadcast() is None
     constructor.update(uploads(upload), 0)
     assert constructor.broadcast()["labels"].tolist() == [0, 1, 2, 3]
-    assert constructor.seen.tolist() == [True, True, False, True]
+    assert constructor._seen.tolist() == [True, True, False, True]
     constructor.update([upload(0, {2: ([0.0, 0.0, 1.0], 1)}, d=3)], 1)
-    assert constructor.seen.all()
+    assert constructor._seen.all()
 
 
 def test_nothing_uploaded_trains_nothing(upload):
@@ -170,7 +171,7 @@ def test_send_initial_sends_the_untrained_table():
     hidden = (state["embeddings"] @ state["network.0.weight"].T + state["network.0.bias"]).relu()
     expected = hidden @ state["network.2.weight"].T + state["network.2.bias"]
     torch.testing.assert_close(constructor.broadcast()["values"], expected)
-    assert not constructor.seen.any()
+    assert not constructor._seen.any()
 
 
 def test_without_network_the_embeddings_are_the_prototypes(upload):
@@ -224,7 +225,7 @@ def test_divergence_is_reported(upload):
 
 
 def test_unknown_choices_are_named():
-    with pytest.raises(ValueError, match="margin.*'max_pair'.*'largest'"):
+    with pytest.raises(ValueError, match="margin is 'largest'; choose max_pair"):
         build(margin="largest")
     for name in ("epochs", "batch_size", "lr", "max_margin"):
         with pytest.raises(ValueError, match=name):

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedsaf.core.types import Message, Upload
 from fedsaf.losses.decomposition import decompose
 from fedsaf.losses.numerics import unit_rows
-from fedsaf.losses.structure import NORM_FLOOR, centre
+from fedsaf.losses.structural import NORM_FLOOR, centre
 from fedsaf.prototypes.margins import nearest_distances
 
 ENERGY = 0.9

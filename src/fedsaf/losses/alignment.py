@@ -8,12 +8,14 @@ Dimension letters: n rows, d feature dimension.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from fedsaf.core.checks import one_of, positive
 from fedsaf.losses.contrastive import batch_contrastive, contrastive, uniformity
-from fedsaf.losses.coordinate import cosine, l2, mse
+from fedsaf.losses.coordinate import REDUCTIONS, cosine, l2, mse
 from fedsaf.losses.numerics import inactive
 from fedsaf.losses.structural import gcsa, rcsa
 from fedsaf.prototypes.class_table import ClassTable
@@ -36,91 +38,96 @@ class AlignmentLoss(Protocol):
         """
 
 
-class NoAlignment:
-    """The constant 0: no alignment."""
+class _OfMatchedRows:
+    """A loss that reads rows and targets alone."""
+
+    compare: ClassVar[Callable[[Tensor, Tensor], Tensor]]
 
     def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
-        """Return a constant 0 without graph."""
+        """Return the loss of matched rows."""
+        return type(self).compare(rows, targets)
+
+
+class L2(_OfMatchedRows):
+    """Distance of matched rows, see `fedsaf.losses.coordinate.l2`."""
+
+    compare = staticmethod(l2)
+
+
+class Cosine(_OfMatchedRows):
+    """One minus the mean cosine of matched rows, see `fedsaf.losses.coordinate.cosine`."""
+
+    compare = staticmethod(cosine)
+
+
+class GCSA(_OfMatchedRows):
+    """Distance of centred Gram matrices, see `fedsaf.losses.structural.gcsa`."""
+
+    compare = staticmethod(gcsa)
+
+
+class RCSA(_OfMatchedRows):
+    """Distance of dissimilarity matrices, see `fedsaf.losses.structural.rcsa`."""
+
+    compare = staticmethod(rcsa)
+
+
+class NoAlignment:
+    """The constant 0 without graph: no alignment."""
+
+    def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
+        """Return 0."""
         return inactive(rows)
 
 
 class MSE:
-    """Squared distance of matched rows, see :func:`fedsaf.losses.coordinate.mse`."""
+    """Squared distance of matched rows, see `fedsaf.losses.coordinate.mse`.
+
+    Args:
+        reduction: ``mean`` or ``rowsum``.
+    """
 
     def __init__(self, reduction: str) -> None:
-        """Keep the reduction, ``mean`` or ``rowsum``."""
-        if reduction not in ("mean", "rowsum"):
-            raise ValueError(f"reduction must be 'mean' or 'rowsum', got {reduction!r}")
-        self.reduction = reduction
+        self.reduction = one_of("reduction", reduction, REDUCTIONS)
 
     def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
         """Return the loss of matched rows."""
         return mse(rows, targets, self.reduction)
 
 
-class L2:
-    """Distance of matched rows, see :func:`fedsaf.losses.coordinate.l2`."""
+class Contrastive:
+    """InfoNCE against all class prototypes, see `fedsaf.losses.contrastive`.
 
-    def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
-        """Return the loss of matched rows."""
-        return l2(rows, targets)
+    Args:
+        temperature: > 0.
+        double_positive: whether the positive counts twice in the sum; of axis ``class``.
+        axis: of the softmax: ``class``, or ``batch``, as public code of AlignFed has it (register entry D12).
+    """
 
-
-class Cosine:
-    """One minus the mean cosine of matched rows, see :func:`fedsaf.losses.coordinate.cosine`."""
-
-    def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
-        """Return the loss of matched rows."""
-        return cosine(rows, targets)
-
-
-class GCSA:
-    """Distance of centred Gram matrices, see :func:`fedsaf.losses.structural.gcsa`."""
-
-    def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
-        """Return the loss of matched rows."""
-        return gcsa(rows, targets)
-
-
-class RCSA:
-    """Distance of dissimilarity matrices, see :func:`fedsaf.losses.structural.rcsa`."""
-
-    def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
-        """Return the loss of matched rows."""
-        return rcsa(rows, targets)
-
-
-class _AgainstTable:
-    def __init__(self, temperature: float) -> None:
-        """Keep the temperature, > 0."""
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
-        self.temperature = temperature
-
-
-class Contrastive(_AgainstTable):
-    """InfoNCE against all class prototypes, see :func:`fedsaf.losses.contrastive.contrastive`."""
-
-    def __init__(self, temperature: float, double_positive: bool) -> None:
-        """Keep the temperature, > 0, and whether the positive counts twice in the sum."""
-        super().__init__(temperature)
-        self.double_positive = double_positive
+    def __init__(self, temperature: float, double_positive: bool, axis: str) -> None:
+        positive(temperature=temperature)
+        self.temperature, self.double_positive = temperature, double_positive
+        self.axis = one_of("axis", axis, ("class", "batch"))
+        if double_positive and axis == "batch":
+            raise ValueError("double_positive is true, which axis 'batch' does not read; take axis class")
 
     def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
         """Return the loss of rows against the table."""
+        if self.axis == "batch":
+            return batch_contrastive(rows, labels, table, self.temperature)
         return contrastive(rows, labels, table, self.temperature, self.double_positive)
 
 
-class BatchContrastive(_AgainstTable):
-    """Contrast over the rows of a batch, see :func:`fedsaf.losses.contrastive.batch_contrastive`."""
+class Uniformity:
+    """Distance from all prototypes, see `fedsaf.losses.contrastive.uniformity`.
 
-    def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
-        """Return the loss of rows against the table."""
-        return batch_contrastive(rows, labels, table, self.temperature)
+    Args:
+        temperature: > 0.
+    """
 
-
-class Uniformity(_AgainstTable):
-    """Distance from all prototypes, see :func:`fedsaf.losses.contrastive.uniformity`."""
+    def __init__(self, temperature: float) -> None:
+        positive(temperature=temperature)
+        self.temperature = temperature
 
     def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
         """Return the loss of rows against the table."""

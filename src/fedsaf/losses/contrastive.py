@@ -1,7 +1,9 @@
-"""Contrastive losses: rows against the whole table of global prototypes, by cosine.
+"""Contrastive losses: rows against a whole table of class vectors, by cosine or by distance.
 
-All run in float32 (float64 for float64 rows) whatever the autocast. The table never gets a gradient. Zero rows have
-cosine 0 with everything and get no gradient.
+All run in float32 (float64 for float64 rows) whatever the autocast. Losses by cosine take P (n, d) rows of the client
+with gradient, their labels (n,), the table of global prototypes, which never gets a gradient, and a temperature > 0.
+They return a scalar, a constant 0 without graph if no row has a prototype of its class, and raise FloatingPointError
+for NaN or Inf in the inputs. Zero rows have cosine 0 with everything and get no gradient.
 Dimension letters: n rows, d feature dimension, C classes; M is the set of classes that have a prototype.
 """
 
@@ -10,8 +12,9 @@ from __future__ import annotations
 import math
 
 from torch import Tensor
+from torch.nn import functional as F
 
-from fedsaf.losses.coordinate import COSINE_FLOOR
+from fedsaf.losses.coordinate import COSINE_FLOOR, SQUARE_FLOOR
 from fedsaf.losses.numerics import checked, full_precision, inactive, unit_rows
 from fedsaf.prototypes.class_table import ClassTable
 
@@ -22,23 +25,12 @@ def contrastive(
 ) -> Tensor:
     """InfoNCE against class prototypes: Eq. (20)-(21) of FedSAF; with temperature 1, Eq. (4) of FedProc.
 
-    ``-s_y + log sum_{c in M} exp(s_c)`` with ``s_c = cos(P_a, P_g^c) / temperature``, mean over the rows with y in M.
-
-    Args:
-        P: (n, d) rows of the client.
-        labels: (n,) class of each row.
-        table: global prototypes.
-        temperature: > 0.
-        double_positive: count the positive twice in the sum, as Algorithm 1 of FedProc read literally does.
-
-    Returns:
-        Scalar >= 0; a constant 0 without graph if no row has a prototype of its class (n = 0 included).
-
-    Raises:
-        FloatingPointError: NaN or Inf in the inputs.
+    ``-s_y + log sum_{c in M} exp(s_c)`` with ``s_c = cos(P_a, P_g^c) / temperature``, mean over the rows with y in M;
+    a scalar >= 0. With ``double_positive`` the positive counts twice in the sum, as Algorithm 1 of FedProc read
+    literally has it.
 
     >>> import torch
-    >>> table = ClassTable(torch.eye(2), torch.tensor([True, True]))
+    >>> table = ClassTable.full(torch.eye(2))
     >>> contrastive(torch.eye(2)[:1], torch.tensor([0]), table, 1.0)  # log(e + 1) - 1
     tensor(0.3133)
     """
@@ -58,18 +50,6 @@ def uniformity(P: Tensor, labels: Tensor, table: ClassTable, temperature: float)
     """The second part of the contrastive loss alone: ``log sum_{c in M} exp(s_c)``, mean over the rows with y in M.
 
     It pushes rows away from all prototypes, their own included, and may accompany any other loss (FedSAF, Sec. V-A).
-
-    Args:
-        P: (n, d) rows of the client.
-        labels: (n,) class of each row.
-        table: global prototypes.
-        temperature: > 0.
-
-    Returns:
-        Scalar; a constant 0 without graph if no row has a prototype of its class.
-
-    Raises:
-        FloatingPointError: NaN or Inf in the inputs.
     """
     known = table.mask[labels]
     if not known.any():
@@ -82,19 +62,7 @@ def batch_contrastive(P: Tensor, labels: Tensor, table: ClassTable, temperature:
     """Contrast over the rows of the batch instead of over classes, as public code of AlignFed does.
 
     ``l_c = -mean_{a: y_a = c} (s_ac - log sum_{a'} exp(s_a'c))``; the loss is the sum of l_c over classes divided by C,
-    a class without rows or without prototype contributing 0.
-
-    Args:
-        P: (n, d) rows of the client.
-        labels: (n,) class of each row.
-        table: global prototypes.
-        temperature: > 0.
-
-    Returns:
-        Scalar >= 0, exactly 0 for one row; a constant 0 without graph if no row has a prototype of its class.
-
-    Raises:
-        FloatingPointError: NaN or Inf in the inputs.
+    a class without rows or without prototype contributing 0. A scalar >= 0, exactly 0 for one row.
     """
     known = table.mask[labels]
     if not known.any():
@@ -102,6 +70,30 @@ def batch_contrastive(P: Tensor, labels: Tensor, table: ClassTable, temperature:
     scores = _similarity(P, table, temperature).log_softmax(dim=0).gather(1, labels[:, None]).squeeze(1)
     rows_of_class = (labels[:, None] == labels).sum(dim=1)
     return checked("batch_contrastive", -(scores * known / rows_of_class).sum() / len(table.mask))
+
+
+def margin_contrastive(P: Tensor, labels: Tensor, prototypes: Tensor, margin: float) -> Tensor:
+    """Margin-enhanced contrastive loss of FedTGP, mean over the rows.
+
+    Cross-entropy of the logits ``-(|P_a - P_g^c| + margin [c = y_a])``: the distance to the own prototype must be
+    smaller than every other by the margin.
+
+    Args:
+        P: (n, d) rows.
+        labels: (n,) their classes.
+        prototypes: (C, d), which may get a gradient.
+        margin: >= 0.
+
+    Returns:
+        Scalar > 0. A distance below 1e-6 counts as 0 and has gradient 0, since the slope of the root is infinite there.
+
+    >>> import torch
+    >>> margin_contrastive(torch.tensor([[0.0]]), torch.tensor([0]), torch.tensor([[0.0], [0.0]]), 0.0)
+    tensor(0.6931)
+    """
+    squares = P.square().sum(dim=1, keepdim=True) + prototypes.square().sum(dim=1) - 2 * P @ prototypes.T
+    distances = squares.clamp_min(SQUARE_FLOOR).sqrt() * (squares > SQUARE_FLOOR)
+    return F.cross_entropy(-(distances + margin * F.one_hot(labels, len(prototypes))), labels)
 
 
 def _similarity(P: Tensor, table: ClassTable, temperature: float) -> Tensor:

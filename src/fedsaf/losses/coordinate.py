@@ -1,6 +1,8 @@
 """Coordinate losses: every row is pulled to the coordinates of its target; a rotation of one side is seen.
 
-All run in float32 (float64 for float64 rows) whatever the autocast. The targets never get a gradient.
+All take P (n, d) rows of the client with gradient and Q (n, d) targets, which never get one, and run in float32
+(float64 for float64 rows) whatever the autocast. They return a scalar, a constant 0 without graph for n = 0, and raise
+ValueError for rows that do not correspond, FloatingPointError for NaN or Inf in the inputs.
 Dimension letters: n rows, d feature dimension.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from fedsaf.core.checks import one_of
 from fedsaf.losses.numerics import checked, full_precision, inactive, target_like, unit_rows
 
 COSINE_FLOOR = 1e-8
@@ -16,30 +19,20 @@ COSINE_FLOOR = 1e-8
 SQUARE_FLOOR = 1e-12
 """Below this squared length, the length is constant: its gradient is 0 instead of 0/0."""
 
+REDUCTIONS = ("mean", "rowsum")
+
 
 @full_precision
 def mse(P: Tensor, Q: Tensor, reduction: str) -> Tensor:
-    """Squared distance of matched rows, the loss of FedProto.
+    """Squared distance of matched rows, the loss of FedProto; >= 0.
 
-    Args:
-        P: (n, d) rows of the client.
-        Q: (n, d) targets.
-        reduction: ``mean`` over all n d entries, or ``rowsum``: squared length of each row, mean over rows (d times
-            larger).
-
-    Returns:
-        Scalar >= 0; a constant 0 for n = 0.
-
-    Raises:
-        ValueError: unknown reduction, or rows that do not correspond.
-        FloatingPointError: NaN or Inf in the inputs.
+    ``mean`` is over all n d entries; ``rowsum`` the squared length of each row, mean over rows (d times larger).
 
     >>> import torch
     >>> mse(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2), "rowsum")
     tensor(25.)
     """
-    if reduction not in ("mean", "rowsum"):
-        raise ValueError(f"reduction must be 'mean' or 'rowsum', got {reduction!r}")
+    one_of("reduction", reduction, REDUCTIONS)
     Q = target_like(Q, P)
     if len(P) == 0:
         return inactive(P)
@@ -51,17 +44,7 @@ def mse(P: Tensor, Q: Tensor, reduction: str) -> Tensor:
 def l2(P: Tensor, Q: Tensor) -> Tensor:
     """Distance of matched rows, not squared, mean over rows: the client loss of FedTGP.
 
-    Args:
-        P: (n, d) rows of the client.
-        Q: (n, d) targets.
-
-    Returns:
-        Scalar >= 1e-6, the length of a zero difference under its floor; a constant 0 for n = 0. A zero difference has
-        gradient 0.
-
-    Raises:
-        ValueError: rows that do not correspond.
-        FloatingPointError: NaN or Inf in the inputs.
+    At least 1e-6, the length of a zero difference under its floor, which has gradient 0.
 
     >>> import torch
     >>> l2(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
@@ -75,18 +58,9 @@ def l2(P: Tensor, Q: Tensor) -> Tensor:
 
 @full_precision
 def cosine(P: Tensor, Q: Tensor) -> Tensor:
-    """One minus the mean cosine of matched rows.
+    """One minus the mean cosine of matched rows, in [0, 2].
 
-    Args:
-        P: (n, d) rows of the client.
-        Q: (n, d) targets.
-
-    Returns:
-        Scalar in [0, 2]; a constant 0 for n = 0. A zero row on either side counts as cosine 0 and gets no gradient.
-
-    Raises:
-        ValueError: rows that do not correspond.
-        FloatingPointError: NaN or Inf in the inputs.
+    A zero row on either side counts as cosine 0 and gets no gradient.
 
     >>> import torch
     >>> cosine(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 3.0]]))

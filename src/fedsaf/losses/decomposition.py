@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedsaf.losses.numerics import target_like, unit_rows
-from fedsaf.losses.structure import NORM_FLOOR
+from fedsaf.losses.structural import NORM_FLOOR
 
 
 class Decomposition(NamedTuple):

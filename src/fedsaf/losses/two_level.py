@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from fedsaf.core.checks import one_of
 from fedsaf.core.types import StepView
 from fedsaf.losses.alignment import AlignmentLoss, Uniformity
 from fedsaf.losses.numerics import inactive, promoted
@@ -32,10 +33,7 @@ class _Level(ABC):
         Raises:
             ValueError: another rule.
         """
-        if missing_rows not in ("skip", "self"):
-            raise ValueError(f"missing_rows must be 'skip' or 'self', got {missing_rows!r}")
-        self.loss = loss
-        self.missing_rows = missing_rows
+        self.loss, self.missing_rows = loss, one_of("missing_rows", missing_rows, ("skip", "self"))
 
     def __call__(self, view: StepView) -> Tensor:
         """Return the loss of this level.
@@ -73,7 +71,8 @@ class PrototypeLevel(_Level):
 
     def _rows(self, view: StepView, num_classes: int) -> tuple[Tensor, Tensor]:
         means = class_means(view.z, view.y, num_classes)
-        return means.rows, means.labels
+        labels = means.labels
+        return means.values[labels], labels
 
 
 class InstanceLevel(_Level):

@@ -20,13 +20,13 @@ from torch import Tensor
 from fedsaf.core.checks import one_of
 from fedsaf.core.contracts import Batches, Client
 from fedsaf.core.types import Message, ServerContext, StepView, Upload
-from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.federation.method import Channel, Method
 from fedsaf.losses.numerics import inactive
 from fedsaf.losses.objective import objective
+from fedsaf.methods.prototype import UNCOUNTED, PrototypeChannel
 from fedsaf.prototypes.class_means import ClassMeans
 from fedsaf.prototypes.class_table import ClassTable
-from fedsaf.prototypes.constructors import Mean
+from fedsaf.prototypes.mean import Mean
 
 CHANNEL = "class_logits"
 NEVER = -1
@@ -166,7 +166,7 @@ def feddistill(name: str, weight: float, targets: str, absent: str, exclude_self
     channel = Channel(
         LogitChannel(exclude_self),
         ClassLogits(absent, exclude_self),
-        uncounted=["labels"],  # row labels cost nothing, as in the published tables
+        UNCOUNTED,
     )
     terms = objective(logit_distillation=(LogitDistillation(targets), weight))
     return Method(name, terms, channels={CHANNEL: channel})

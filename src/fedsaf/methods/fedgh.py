@@ -20,10 +20,10 @@ from fedsaf.core.checks import positive
 from fedsaf.core.contracts import Aggregator, Client
 from fedsaf.core.seeding import torch_generator
 from fedsaf.core.types import Message, ServerContext, Upload
-from fedsaf.exchange.channels import PrototypeChannel
 from fedsaf.federation.method import Channel, Method
 from fedsaf.federation.scopes import write_scope
 from fedsaf.losses.objective import objective
+from fedsaf.methods.prototype import UNCOUNTED, PrototypeChannel
 from fedsaf.prototypes.class_table import uploaded_pairs
 
 LINEAR_HEAD = ("weight", "bias")
@@ -128,6 +128,6 @@ def fedgh(name: str, collection: str, server_epochs: int, batch_size: int, serve
     channel = Channel(
         MeansForHead("head", collection),
         HeadTrainer(server_epochs, batch_size, server_lr),
-        uncounted=["labels"],  # row labels cost nothing, as in the published tables
+        UNCOUNTED,
     )
     return Method(name, objective(), ["one_head"], channels={"head": channel})

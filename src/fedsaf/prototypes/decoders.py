@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedsaf.core.checks import one_of, positive
 from fedsaf.core.seeding import seeded
 from fedsaf.core.types import ImageFacts
 
@@ -107,13 +108,10 @@ class GeneratorSource:
     lr: float
 
     def __post_init__(self) -> None:
-        if self.kind not in GENERATORS:
-            raise ValueError(f"kind must be one of {GENERATORS}, got {self.kind!r}")
+        one_of("kind", self.kind, GENERATORS)
         if (self.kind == "file") != (self.path is not None):
             raise ValueError(f"path={self.path!r} with kind={self.kind!r}: 'file' needs a path, the others read none")
-        for name in ("latent_dim", "width", "epochs", "batch_size", "lr"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        positive(**{name: getattr(self, name) for name in ("latent_dim", "width", "epochs", "batch_size", "lr")})
 
     def skeleton(self, facts: ImageFacts, seed: int) -> nn.Module:
         """Return the generator before any training: a file's as it is, a decoder with drawn weights."""

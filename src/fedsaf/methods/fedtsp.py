@@ -1,26 +1,61 @@
-"""Class vectors from text that adapt to the vision prototypes of the federation: the server side of FedTSP.
+"""FedTSP: class vectors T from text carry relations between classes, which no weak client feature can spoil.
 
-Dimension letters: K uploaded classes of a round, v width of the text vectors, d feature dimension, C classes.
+1. A client receives T of every class and the scale s, from round 0 on.
+2. It minimises CE + 7 CE(e^s cos(z, T^c), y), s and T fixed.
+3. It sends its class means of the trained model.
+4. The server trains T (an offset or context tokens, by source) and s towards the plain mean of each uploaded class.
+
+Clients answer by their classifier. Travels: up |C_i| d numbers, down C d + 1.
+Faithful with source ``encoder`` (a local CLIP or BERT folder and written descriptions) or ``file`` with vectors from
+one; ``lexical`` and ``random`` are "FedTSP-style, no pretrained encoder" and reproduce nothing that was published,
+so the method's name carries the source.
+Source: public code. Deviation: classes without upload have no row in the server's loss (public code needs them all).
+Dimension letters: B batch, v width of the text vectors, d feature dimension, C classes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedsaf.core.contracts import Aggregator, restore
+from fedsaf.core.checks import one_of, positive
+from fedsaf.core.contracts import Aggregator, Client, restore
 from fedsaf.core.seeding import seeded, torch_generator
-from fedsaf.core.types import Message, ServerContext, Upload
+from fedsaf.core.types import Message, ServerContext, StepView, Upload
+from fedsaf.federation.method import Method
+from fedsaf.losses.objective import Weighted
+from fedsaf.methods.prototype import PrototypeChannel, prototype
 from fedsaf.prototypes.class_means import class_means
 from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
-from fedsaf.prototypes.projection import semi_orthogonal
+from fedsaf.prototypes.sphere import semi_orthogonal
 from fedsaf.prototypes.text_sources import SOURCES, TextSettings
 
-NORM_FLOOR = 1e-8
+SCALE = "prototypes.scale"
+"""Where s stands in a client's ``received``."""
+
+
+class TextChannel(PrototypeChannel):
+    """A prototype channel that also unpacks s."""
+
+    def receive(self, client: Client, message: Message | None) -> None:
+        """Unpack table and scale.
+
+        Raises:
+            ValueError: the constructor of this channel sends no scale.
+        """
+        super().receive(client, message)
+        if message is None or "scale" not in message:
+            raise ValueError(
+                f"channel {self.channel!r} brings no scale of cosines; fedtsp needs a constructor that trains one, "
+                "such as prototype=text_prior"
+            )
+        client.received[SCALE] = message["scale"].to(client.device)
 
 
 def scaled_cosine_loss(P: Tensor, labels: Tensor, table: Tensor, log_scale: Tensor) -> Tensor:
@@ -35,8 +70,18 @@ def scaled_cosine_loss(P: Tensor, labels: Tensor, table: Tensor, log_scale: Tens
     >>> scaled_cosine_loss(torch.eye(2), torch.tensor([0, 1]), torch.eye(2), torch.tensor(0.0))  # log(e + 1) - 1
     tensor(0.3133)
     """
-    cosines = F.normalize(P, dim=1, eps=NORM_FLOOR) @ F.normalize(table, dim=1, eps=NORM_FLOOR).T
+    cosines = F.normalize(P, dim=1, eps=1e-8) @ F.normalize(table, dim=1, eps=1e-8).T
     return F.cross_entropy(log_scale.exp() * cosines, labels)
+
+
+class TextContrast:
+    """The client term: ``CE(e^s cos(z_j, T^c), y_j)`` over all classes, s and T fixed."""
+
+    def __call__(self, view: StepView) -> Tensor:
+        """Return a scalar >= 0 in float32 whatever the precision of z."""
+        with torch.autocast(view.z.device.type, enabled=False):
+            table, scale = view.received["prototypes"].values, view.received[SCALE]
+            return scaled_cosine_loss(view.z.float(), view.y, table, scale)
 
 
 class TextPrior(Aggregator):
@@ -47,12 +92,18 @@ class TextPrior(Aggregator):
     What learns is the scale s and, by source, an offset per class (``file``, ``lexical``, ``random``) or context tokens
     per class (``encoder``). A width v other than d is brought to d by a fixed orthogonal map.
 
-    Only ``encoder``, and ``file`` with vectors of a pretrained encoder, carry what words mean. Results of ``lexical``
-    and ``random`` are "FedTSP-style, no pretrained encoder" and reproduce nothing that was published.
+    Args:
+        source: a key of `SOURCES`.
+        path: see `TextSettings`.
+        descriptions: see `TextSettings`.
+        template: see `TextSettings`.
+        num_context: see `TextSettings`.
+        steps: server steps per round.
+        lr: learning rate of plain SGD.
+        log_scale: initial s.
 
-    Attributes:
-        needs_counts: False.
-        needs_uploads: True.
+    Raises:
+        ValueError: unknown source, an argument the source does not read, or a number out of range.
     """
 
     def __init__(
@@ -66,30 +117,12 @@ class TextPrior(Aggregator):
         lr: float,
         log_scale: float,
     ) -> None:
-        """Choose source and training.
-
-        Args:
-            source: a key of `SOURCES`.
-            path: see `TextSettings`.
-            descriptions: see `TextSettings`.
-            template: see `TextSettings`.
-            num_context: see `TextSettings`.
-            steps: server steps per round.
-            lr: learning rate of plain SGD.
-            log_scale: initial s.
-
-        Raises:
-            ValueError: unknown source, an argument the source does not read, or a number out of range.
-        """
-        if source not in SOURCES:
-            raise ValueError(f"source must be one of {list(SOURCES)}, got {source!r}")
+        one_of("source", source, SOURCES)
         if path is not None and source not in ("file", "encoder"):
             raise ValueError(f"path={path!r} is read by sources 'file' and 'encoder', not by {source!r}")
         if descriptions is not None and source not in ("lexical", "encoder"):
             raise ValueError(f"descriptions={descriptions!r} is read by 'lexical' and 'encoder', not by {source!r}")
-        for name, value in {"steps": steps, "lr": lr}.items():
-            if not value > 0:
-                raise ValueError(f"{name} must be positive, got {value}")
+        positive(steps=steps, lr=lr)
         self.source, self.settings = source, TextSettings(path, descriptions, template, num_context)
         self.steps, self.lr, self.log_scale = steps, lr, log_scale
 
@@ -115,11 +148,7 @@ class TextPrior(Aggregator):
 
     @torch.enable_grad()
     def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
-        """Train towards the uploads of one round.
-
-        Args:
-            uploads: messages with ``labels`` (K,) and ``values`` (K, d); K may be 0. Without any pair nothing happens.
-            round: not used.
+        """Train towards the uploads of one round; without any pair nothing happens.
 
         Returns:
             ``num_prototypes`` and ``scale``, e^s; with pairs also ``loss`` before the last step.
@@ -128,10 +157,10 @@ class TextPrior(Aggregator):
             ValueError: malformed message.
             FloatingPointError: NaN or Inf in the values, or a training that diverges.
         """
-        labels, means, _ = uploaded_pairs(uploads, *self._shape)
+        labels, values, _ = uploaded_pairs(uploads, *self._shape)
         metrics = {}
         if len(labels):
-            targets = class_means(means.double(), labels, self._shape[0])
+            targets = class_means(values.double(), labels, self._shape[0])
             optimizer = torch.optim.SGD([*self._learn.values(), self._scale], lr=self.lr)
             for _ in range(self.steps):
                 loss = scaled_cosine_loss(targets.rows.float(), targets.labels, self._table(), self._scale)
@@ -146,24 +175,33 @@ class TextPrior(Aggregator):
 
     @torch.no_grad()
     def broadcast(self) -> Message | None:
-        """Return ``labels``, ``values``, ``seen`` of all classes and ``scale`` (1,), which is s; in round 0 too."""
-        message = ClassTable.full(self._table(), self._seen).to_message()
-        return message | {"scale": self._scale.detach().clone()}
+        """Return all classes, with ``seen``, and ``scale`` (1,), which is s; in round 0 too."""
+        return ClassTable.full(self._table(), self._seen).to_message() | {"scale": self._scale.detach().clone()}
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """Return what learns, the classes ever uploaded, and the untrained class vectors, for comparison."""
-        return {name: tensor.detach().clone() for name, tensor in self._state().items()}
+        return {"prior": self._source.prior, "seen": self._seen, "log_scale": self._scale, **self._learn}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state_dict`` returned.
+        """Restore what `state_dict` returned.
 
         Raises:
             ValueError: anything else, or a state that was trained on another text source.
         """
         expected = self._source.prior.clone()
-        restore("TextPrior", self._state(), state)
+        restore("TextPrior", self.state(), state)
         if not torch.allclose(state["prior"], expected, rtol=1e-3, atol=1e-4):
             raise ValueError(f"the text source {self.source!r} gives other class vectors than it did for this state")
 
-    def _state(self) -> dict[str, Tensor]:
-        return {"prior": self._source.prior, "seen": self._seen, "log_scale": self._scale, **self._learn}
+
+def fedtsp(text_weight: float, extra_terms: Mapping[str, Weighted], **rest: Any) -> Method:
+    """Wire the method.
+
+    Args:
+        text_weight: lambda_p, of `TextContrast`.
+        extra_terms: further terms of the objective, by name.
+        rest: of `fedsaf.methods.prototype.prototype`; its constructor must send a scale, as `TextPrior` does.
+    """
+    method = prototype(extra_terms={"text_contrast": Weighted(TextContrast(), text_weight), **extra_terms}, **rest)
+    channel = replace(method.channels["prototypes"], client=TextChannel("prototypes", rest["collect"]))
+    return replace(method, channels={**method.channels, "prototypes": channel})

@@ -1,8 +1,8 @@
-"""Global prototypes by averaging, Eq. (3) of FedSAF; the other constructors are in ``trainable`` and ``hypersphere``.
+"""Global prototypes by averaging, Eq. (3) of FedSAF: the plain example of a constructor.
 
-A constructor is the aggregator of the prototypes channel: it knows class statistics and its own state, nothing of
-models, losses or clients.
-Dimension letters: N clients, K classes of an upload, d feature dimension, C classes.
+A constructor is the aggregator of the prototypes channel: it knows class tables and its own state, nothing of models,
+losses or clients. The others are with their methods: ``fedsaf.methods.fedtgp``, ``fedsa``, ``alignfed``, ``fedtsp`` and
+``generator_prior``. Dimension letters: K classes of an upload, d feature dimension, C classes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedsaf.core.checks import one_of
 from fedsaf.core.contracts import Aggregator
 from fedsaf.core.types import Message, ServerContext, Upload
 from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
@@ -20,28 +21,15 @@ from fedsaf.prototypes.class_table import ClassTable, uploaded_pairs
 class Mean(Aggregator):
     """Mean of the uploaded class means, over the clients that hold the class (FedProto, FedSAF, FedProc).
 
-    Attributes:
-        needs_counts: whether clients must send the number of samples behind each mean.
-        needs_uploads: whether clients must send their means at all.
+    Args:
+        weighting: ``samples``: P_g^c = sum_i n_ic P_i^c / sum_i n_ic; ``uniform``: every holder counts once.
+        absent: a class known before but missing from the uploads of a round: ``keep`` its last prototype, or ``drop``
+            it until it is uploaded again.
     """
 
     def __init__(self, weighting: str, absent: str) -> None:
-        """Choose the mean.
-
-        Args:
-            weighting: ``samples``: P_g^c = sum_i n_ic P_i^c / sum_i n_ic; ``uniform``: every holder counts once.
-            absent: a class known before but missing from the uploads of a round: ``keep`` its last prototype, or
-                ``drop`` it until it is uploaded again.
-
-        Raises:
-            ValueError: another choice.
-        """
-        if weighting not in ("samples", "uniform"):
-            raise ValueError(f"weighting must be 'samples' or 'uniform', got {weighting!r}")
-        if absent not in ("keep", "drop"):
-            raise ValueError(f"absent must be 'keep' or 'drop', got {absent!r}")
-        self.needs_counts = weighting == "samples"
-        self.absent = absent
+        self.needs_counts = one_of("weighting", weighting, ("samples", "uniform")) == "samples"
+        self.absent = one_of("absent", absent, ("keep", "drop"))
 
     def prepare(self, context: ServerContext) -> None:
         """Start without any prototype; the seed is not used."""
@@ -49,11 +37,6 @@ class Mean(Aggregator):
 
     def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
         """Average the uploads of one round, in float64 and in the order of client ids.
-
-        Args:
-            uploads: messages with ``labels`` (K,), ``values`` (K, d) and, if ``needs_counts``, ``counts`` (K,);
-                K may be 0.
-            round: not used.
 
         Returns:
             ``num_prototypes``: classes that have a prototype now.
