@@ -110,6 +110,8 @@ class Normalise(nn.Module):
         if len(set(mean)) == len(set(std)) == 1:  # one number for all channels spares the slow broadcast
             mean, std = mean[:1], std[:1]
         centre, spread = torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
+        self.scale: Tensor
+        self.shift: Tensor
         self.register_buffer("scale", (1 / (255 * spread)).float().view(1, -1, 1, 1), persistent=False)
         self.register_buffer("shift", (-centre / spread).float().view(1, -1, 1, 1), persistent=False)
 

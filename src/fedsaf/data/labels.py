@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def encode_labels(values: Sequence[Label], names: Sequence[str] | None, what: st
     strings = [isinstance(v, str) for v in values]
     if any(strings) and not all(strings):
         raise ValueError(f"{what}s mix text and numbers, such as {values[strings.index(True)]!r}")
-    known = values if any(strings) else [_whole(v, what) for v in values]
+    known: Sequence[Any] = values if any(strings) else [_whole(v, what) for v in values]
     distinct = sorted(set(known))
     index = {value: i for i, value in enumerate(distinct)}
     mapping = {} if distinct == list(range(len(distinct))) else {str(v): i for v, i in index.items()}

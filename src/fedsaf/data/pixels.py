@@ -37,7 +37,7 @@ def pixels_in_memory(blocks: Iterator[np.ndarray], shape: tuple[int, ...]) -> Pi
     out, digest, start = np.empty(shape, np.uint8), hashlib.sha256(), 0
     for block in blocks:
         out[start : start + len(block)] = block
-        digest.update(block)
+        digest.update(block.data)
         start += len(block)
     return Pixels(torch.from_numpy(out), digest.hexdigest(), None)
 
@@ -59,15 +59,15 @@ def pixels_in_file(
     Raises:
         ValueError: the file does not fit on the disk.
     """
-    key = {**key, "shape": list(shape)}
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    full_key = {**key, "shape": list(shape)}
+    name = hashlib.sha256(json.dumps(full_key, sort_keys=True).encode()).hexdigest()[:32]
     file = cache_folder("pixels") / f"{name}.npy"
     with FileLock(file.with_suffix(".lock")):
         digest = _digest_of_intact(file, shape)
         if digest is None:
             digest = _write(blocks(), shape, file)
             state = file.stat()
-            note = {"sha256": digest, "bytes": state.st_size, "changed": state.st_mtime_ns, "key": key}
+            note = {"sha256": digest, "bytes": state.st_size, "changed": state.st_mtime_ns, "key": full_key}
             write_atomically(file.with_suffix(".json"), json.dumps(note, indent=1, sort_keys=True) + "\n")
         else:
             log.info("decoded images are taken from %s", file)
@@ -88,8 +88,8 @@ def _write(blocks: Iterator[np.ndarray], shape: tuple[int, ...], file: Path) -> 
     with replacing(file) as aside, aside.open("wb") as out:
         np.lib.format.write_array_header_1_0(out, {"descr": "|u1", "fortran_order": False, "shape": shape})
         for block in blocks:
-            out.write(block)
-            digest.update(block)
+            out.write(block.data)
+            digest.update(block.data)
     return digest.hexdigest()
 
 

@@ -95,7 +95,7 @@ class RawSource(Source, Generic[Items]):
         if labels.mapping:
             log.info("dataset %s: labels mapped %s", raw.name, labels.mapping)
         limits = {name: limit for name, limit in self.limits().items() if limit is not None}
-        first = first_per_class(labels.ids, groups and groups.ids, limits.get("max_per_class"))
+        first = first_per_class(labels.ids, None if groups is None else groups.ids, limits.get("max_per_class"))
         rng = numpy_generator(seed, "max_samples")
         keep = first[balanced_subset(labels.ids[first], limits.get("max_samples"), rng, subset)]
         edges = np.searchsorted(keep, np.cumsum([0, *raw.parts.values()]))
@@ -103,7 +103,7 @@ class RawSource(Source, Generic[Items]):
             name=raw.name,
             labels=torch.from_numpy(labels.ids[keep]),
             class_names=labels.names,
-            groups=groups and torch.from_numpy(groups.ids[keep]),
+            groups=None if groups is None else torch.from_numpy(groups.ids[keep]),
             group_names=groups.names if groups else (),
             label_mapping=labels.mapping,
             parts=dict(zip(raw.parts, np.diff(edges).tolist(), strict=True)),

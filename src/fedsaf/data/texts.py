@@ -51,7 +51,7 @@ class TextSamples(Samples):
         rows = np.unique(train_rows) if self.vocabulary_from == "train" else np.arange(len(self))
         key = (self.fingerprint, hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest())
         try:
-            words = cached_words(key, [self.texts[i] for i in rows], self.vocabulary_size, self.form)
+            words = cached_words(key, [self.texts[i] for i in rows.tolist()], self.vocabulary_size, self.form)
         except ValueError as error:
             raise ValueError(f"dataset {self.name}: {error}") from error
         found = words[len(self.form.specials) :]

@@ -77,16 +77,22 @@ class Tokens(Form):
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{START} $A", special_tokens=[(START, words.index(START))]
         )
-        tokenizer.enable_truncation(self.max_length)
-        tokenizer.enable_padding(length=self.max_length, pad_id=words.index(PAD), pad_token=PAD)
-        rows = np.empty((len(texts), self.max_length), _smallest_type(len(words) - 1))
+        length = self._length
+        tokenizer.enable_truncation(length)
+        tokenizer.enable_padding(length=length, pad_id=words.index(PAD), pad_token=PAD)
+        rows = np.empty((len(texts), length), _smallest_type(len(words) - 1))
         for start, chunk in _encodings(tokenizer, texts):
             rows[start : start + len(chunk)] = [encoding.ids for encoding in chunk]
         return rows
 
     def facts(self, words: Sequence[str]) -> TokenFacts:
         """Return L and V."""
-        return TokenFacts(self.max_length, len(words))
+        return TokenFacts(self._length, len(words))
+
+    @property
+    def _length(self) -> int:
+        assert self.max_length is not None  # `check` saw to it
+        return self.max_length
 
 
 @dataclass(frozen=True)

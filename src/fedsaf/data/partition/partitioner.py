@@ -122,11 +122,11 @@ class RedrawnPartitioner(Partitioner):
         Raises:
             ValueError: no draw is valid and large enough, and none may be repaired.
         """
-        found, rank, invalid = None, (False, -1), 0
+        rank, invalid = (False, -1), 0
         for tries in range(1, limit + 1):
             drawn, sizes, valid = draw()
             invalid += not valid
-            if found is None or (valid, sizes.min()) > rank:
+            if tries == 1 or (valid, sizes.min()) > rank:
                 found, rank = drawn, (valid, int(sizes.min()))
             if rank >= (True, least):
                 return found, tries

@@ -56,7 +56,7 @@ class PartitionRecord:
         """What to call the clients: their group, ``group/1``, ``group/2`` where several share one, else their id."""
         if not self.client_groups:
             return tuple(map(str, range(self.num_clients)))
-        holders, met, names = Counter(self.client_groups), Counter(), []
+        holders, met, names = Counter(self.client_groups), Counter[str](), []
         for group in self.client_groups:
             met[group] += 1
             names.append(group if holders[group] == 1 else f"{group}/{met[group]}")
@@ -125,16 +125,17 @@ class PartitionRecord:
         content = json.loads((folder / "partition.json").read_text(encoding="utf-8"))
         with np.load(folder / "partition.npz") as arrays:
             parts = {part: [arrays[f"{part}_{i}"] for i in range(content["num_clients"])] for part in ("train", "test")}
-        names = {key: tuple(content.pop(key)) for key in ("client_groups", "class_names")}
         counts, expected = content.pop("counts"), content.pop("hash")
         for derived in ("num_clients", "client_names", "sizes", "unseen", "notes"):
             del content[derived]
         record = cls(
-            **parts,
+            train=parts["train"],
+            test=parts["test"],
             train_counts=np.array(counts["train"]),
             test_counts=np.array(counts["test"]),
+            client_groups=tuple(content.pop("client_groups")),
+            class_names=tuple(content.pop("class_names")),
             facts=content,
-            **names,
         )
         if record.hash != expected:
             raise ValueError(f"{folder}: partition.npz has hash {record.hash}, partition.json says {expected}")

@@ -76,8 +76,9 @@ class Synthetic(ImageSource):
             np.clip(patterns[y] + rng.normal(0, self.noise, patterns.shape[1:]), 0, 255).astype(np.uint8)
             for y in labels
         ]
-        groups = None if names is None else rng.permutation(np.arange(self.num_samples) % len(names))
+        groups = None
         if names is not None:
+            groups = rng.permutation(np.arange(self.num_samples) % len(names))
             tints = rng.uniform(-64, 64, (len(names), self.channels))
             images = [np.clip(i + tints[g], 0, 255).astype(np.uint8) for i, g in zip(images, groups, strict=True)]
         if self.channels == 1:

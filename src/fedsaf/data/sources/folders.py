@@ -87,7 +87,7 @@ def _by_class(
         folders = file.relative_to(root).parts[:-1]
         if len(folders) <= in_parts:
             raise ValueError(f"labels missing: {kind} {file} lies in no class folder")
-        rows.append((part_of(folders[0]) if in_parts else "all", file))
+        rows.append(((part_of(folders[0]) if in_parts else None) or "all", file))
     rows = pooled_order(rows, splits, str(root))
     pooled = [file for _, file in rows]
     return RawSamples(

@@ -38,6 +38,7 @@ class TableItems:
         """Yield from one part after the other; a value that is no encoded image is named in a ValueError."""
         start = 0
         for part, size in zip(self.parts, self.sizes, strict=True):
+            assert part.stream is not None  # tables of images are read row by row
             own = keep[np.searchsorted(keep, start) : np.searchsorted(keep, start + size)] - start
             for row, value in zip(own, part.stream(self.column, own), strict=True):
                 yield Undecoded(self._item(value, part), f"{part.place}, row {row}")

@@ -136,7 +136,7 @@ class Shakespeare(Source):
     def _dataset(self, windows: Windows, files: Sequence[Path]) -> LabelledDataset:
         digest = hashlib.sha256()
         for array in (windows.inputs, windows.targets, windows.roles.astype("<i8")):
-            digest.update(array)
+            digest.update(array.data)
         return LabelledDataset(
             name=self.name,
             inputs=torch.from_numpy(windows.inputs),

@@ -69,7 +69,7 @@ def part_of(name: str) -> str | None:
     ('train', 'valid', None)
     """
     match = _PART_NAME.match(name.lower())
-    return None if match is None else PARTS[match.lastindex - 1]
+    return None if match is None or match.lastindex is None else PARTS[match.lastindex - 1]
 
 
 def pooled_order(

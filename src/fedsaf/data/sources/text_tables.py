@@ -46,10 +46,10 @@ class TextTable(TableSource[Sequence[str]], TextSource):
 
     def content_columns(self, name: str, part: TablePart) -> list[str]:
         """Return the columns whose texts are joined."""
-        one = self.text_column is None or isinstance(self.text_column, str)
+        wanted = self.text_column
         columns = [
             choose_column("text_column", column, part.features, lambda _: self._likely_columns(part), name)
-            for column in ([self.text_column] if one else self.text_column)
+            for column in ([wanted] if wanted is None or isinstance(wanted, str) else wanted)
         ]
         for column in columns:
             if kind_of(part.features[column]) not in _TEXT_KINDS:
