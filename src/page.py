@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page; return 0, or 1 if a run is at fault."""
-    load_environment(ROOT / ".env")
+    load_environment()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_runs_argument(parser)
     parser.add_argument("--output", type=Path, default=Path("report/index.html"), help="the page")

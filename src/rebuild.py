@@ -33,7 +33,7 @@ def main() -> int:
     """Plan, run what is missing, report; return the exit status."""
     leave_on_request()
     options = _parser().parse_intermixed_args()
-    load_environment(SOURCE.parent / ".env")
+    load_environment()
     composer = Composer(CONF)
     try:
         seeds = seeds_of(options.seeds)

@@ -28,7 +28,7 @@ FORMATS = {"md": markdown, "csv": comma_separated, "tex": latex}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write tables and figures; return 0, or 1 if a run is at fault or something asked for has no finished run."""
-    load_environment(ROOT / ".env")
+    load_environment()
     options = _options(arguments)
     runs, aside = collect(options.runs)
     tables = [fill(definition, options.scale, runs, aside) for definition in options.table]

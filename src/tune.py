@@ -34,7 +34,7 @@ def main() -> int:
     parser = _parser()
     options = parser.parse_intermixed_args()
     check_output(options.out, parser)
-    load_environment(SOURCE.parent / ".env")
+    load_environment()
     console = wide_console()
     try:
         threads = thread_words(options.launcher, options.jobs)

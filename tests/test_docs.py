@@ -42,7 +42,7 @@ def test_the_table_of_data_sets_says_what_their_configurations_say():
     rows = {name: row for row in rows if len(row) == 9 for name in re.findall(r"`(\w+)`", row[0])}
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for path in (ROOT / "conf" / "dataset").glob("*.yaml"):
-            row, config = rows[path.stem], compose(f"dataset/{path.stem}").dataset
+            row, config = rows[path.stem], compose("train", overrides=[f"dataset={path.stem}"]).dataset
             assert row[1].strip("`") == (config.get("hub_id") or row[1].strip("`"))
             assert ("none known" in row[1]) == (config.get("hub_id", "") is None)
             if "hub_id" in config and config.get("image_size"):

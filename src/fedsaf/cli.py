@@ -7,7 +7,6 @@ Groups and choices are those on Hydra's search path, with ``--config-dir`` and `
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -65,7 +64,7 @@ def check_command_line(arguments: Sequence[str], folder: Path, config_name: str)
         overrides = OverridesParser.create().parse_overrides(options.overrides)
     except HydraException as error:
         raise ConfigError(f"cannot read {' '.join(options.overrides)}: {error}") from error
-    with _searching(options, folder):
+    with searching(folder, options.config_dir, options.config_path):
         checks = _Checks(options.config_name or config_name, overrides, options.multirun)
         checks.choices()
         checks.keys()
@@ -106,13 +105,17 @@ def cells(words: Sequence[str]) -> list[list[str]]:
 
 
 @contextmanager
-def _searching(options: argparse.Namespace, folder: Path) -> Iterator[None]:
-    """Compose with the search path that Hydra makes of these options."""
-    path = create_config_search_path(options.config_path or str(folder.resolve()))
-    if options.config_dir is not None:
-        extra = Path(options.config_dir).absolute()
+def searching(folder: Path, config_dir: str | None = None, config_path: str | None = None) -> Iterator[None]:
+    """Compose with the search path that Hydra makes of a configuration folder and its own options.
+
+    Raises:
+        ConfigError: ``config_dir`` is no folder.
+    """
+    path = create_config_search_path(config_path or str(folder.resolve()))
+    if config_dir is not None:
+        extra = Path(config_dir).absolute()
         if not extra.is_dir():
-            raise ConfigError(f"--config-dir={options.config_dir} is no folder")
+            raise ConfigError(f"--config-dir={config_dir} is no folder")
         path.prepend(provider="command-line", path=f"file://{extra}", anchor=SearchPathQuery(provider="schema"))
     with initialize_config_dir(str(folder.resolve()), version_base="1.3"):  # puts back what was there before
         GlobalHydra.instance().clear()

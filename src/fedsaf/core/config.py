@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import MISSING, OmegaConf
@@ -19,6 +20,9 @@ register()  # here, since a process of a launcher imports this before it compose
 
 SHOWN = ("table", "figure")
 """What an experiment says about how its runs are shown; no part of a run."""
+
+CONF = (Path(__file__).parents[1] / "conf").resolve()
+"""The configuration: of an installed package a part of it, of a checkout the folder at its top."""
 
 MAX_LISTED = 60
 """How many choices a message lists."""

@@ -13,10 +13,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fedsaf.core.config import SHOWN, ConfigError, flatten, nearest
-from fedsaf.tracking.location import CHECKOUT
+from fedsaf.core.config import CONF, SHOWN, ConfigError, flatten, nearest
 
-CONF = CHECKOUT / "conf"
 CHOSEN_OTHERWISE = {
     "scale": "the scale is chosen by TIER=, or --scale",
     "experiment": "a target has experiments of its own",

@@ -36,12 +36,13 @@ def results_root() -> Path:
     raise FileNotFoundError(f"no folder {RUNS!r} in {here} or above it; set RESULTS_ROOT to the folder of your runs")
 
 
-def load_environment(file: Path = CHECKOUT / ".env") -> None:
-    """Set the variables of a file ``.env``, by default the checkout's, that are not set yet; a missing file sets none.
+def load_environment() -> None:
+    """Set the variables of ``.env`` that are not set yet: the checkout's, else the nearest file from this folder up.
 
     Raises:
         SystemExit: it cannot be read; the message says why.
     """
+    file = CHECKOUT / ".env" if (CHECKOUT / ".env").exists() else find_dotenv(usecwd=True)
     try:
         load_dotenv(file)
     except (OSError, ValueError) as error:
