@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from fedsaf.core.identity import config_hash
 from fedsaf.core.types import RoundRecord
+from fedsaf.reproduction.cell import Cell
 from fedsaf.reproduction.selection import weights_of
 from fedsaf.tracking.recorder import Recorder
 
@@ -146,3 +147,21 @@ def record_run(
     else:
         recorder.status("failed", reason="ValueError: no\nmore")
     return folder
+
+
+def record_cell(
+    folder: Path, cell: Cell, hits: int = 60, seed: int = 0, stand_in: bool = False, **options: Any
+) -> Path:
+    """Write the folder of a run of a cell, as its sweep would make it; further options as of `record_run`.
+
+    Args:
+        folder: where.
+        cell: of which.
+        hits: correct answers out of 100.
+        seed: of the run.
+        stand_in: whether it is on the data that stand in.
+        options: ``changes``, values of the configuration that differ, and what `record_run` takes.
+    """
+    cell = cell.on_stand_in() if stand_in else cell
+    whole = {**cell.config, "seed": seed, **options.pop("changes", {})}
+    return record_run(folder, hits, whole=whole, choices=cell.choices, **options)

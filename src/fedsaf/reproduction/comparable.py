@@ -10,7 +10,7 @@ import pandas as pd
 import yaml
 
 from fedsaf.core.config import flatten
-from fedsaf.core.identity import INCIDENTAL
+from fedsaf.core.identity import INCIDENTAL, identity
 from fedsaf.reproduction.frame import NO_RESULT
 
 SHARED = (
@@ -35,8 +35,8 @@ def comparable(runs: pd.DataFrame | Iterable[Mapping[str, Any]], except_for: Col
         except_for: keys that are named beside the numbers, and may differ with all below them: groups or dotted keys.
     """
     configs = _configs(runs) if isinstance(runs, pd.DataFrame) else list(runs)
-    free = (*except_for, *INCIDENTAL, *NO_RESULT)
-    values = [{k: repr(v) for k, v in flatten(config) if k.partition(".")[0] in SHARED} for config in configs]
+    free = (*except_for, *NO_RESULT)
+    values = [{k: repr(v) for k, v in flatten(identity(one)) if k.partition(".")[0] in SHARED} for one in configs]
     different = {key for one in values for key in one if len({other.get(key, ABSENT) for other in values}) > 1}
     return sorted(key for key in different if not any(key == name or key.startswith(f"{name}.") for name in free))
 

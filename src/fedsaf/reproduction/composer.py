@@ -101,10 +101,13 @@ class Composer:
 @cache
 def _content(path: Path) -> Mapping[str, Any]:
     """Return what a file of a group chooses in other groups, and the values it sets under their dotted keys."""
-    content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    text = path.read_text(encoding="utf-8")
+    content = {key: value for key, value in (yaml.safe_load(text) or {}).items() if key not in ("hydra", *SHOWN)}
     defaults = [entry for entry in content.pop("defaults", []) if isinstance(entry, Mapping)]
     chosen = {key.removeprefix("override /"): choice for entry in defaults for key, choice in entry.items()}
-    return chosen | dict(flatten({key: value for key, value in content.items() if key not in ("hydra", *SHOWN)}))
+    header = text.partition("\n")[0].partition("@package ")[2]
+    package = {"": path.parent.name, "_global_": ""}.get(header, header)
+    return chosen | dict(flatten(content, f"{package}." if package else ""))
 
 
 def check_words(words: Sequence[str], sweep: Mapping[str, Collection[str]], composer: Composer) -> None:

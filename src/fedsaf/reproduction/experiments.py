@@ -61,7 +61,7 @@ class Experiment:
             seeds: instead of the experiment's; [] for cells without a seed.
             composer: of configurations.
         """
-        own = dict(word.split("=", 1) for word in words)
+        own = {key: value for key, _, value in (word.partition("=") for word in words)}
         sweep = {key: [own[key]] if key in own else list(values) for key, values in self.sweep.items()}
         if seeds is not None:
             sweep.pop(SEED, None)
@@ -150,6 +150,14 @@ class Display:
     def title(self) -> str:
         """Heading."""
         return self.node["title"]
+
+    def free(self, role: str, composer: Composer) -> set[str]:
+        """Return the keys in which the runs of a role differ on purpose: swept ones, and what their choices set."""
+        keys = set(self.node.get("differs", ()))
+        for block in self.blocks:
+            for key in set(block.node.get(role, ())) - {PART}:
+                keys |= {key}.union(*(composer.set_by(f"{key}={value}") for value in block.experiment.sweep[key]))
+        return keys
 
     def places(
         self, roles: Sequence[str], scale: str, words: Sequence[str] = (), composer: Composer | None = None

@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from fedsaf.core.config import flatten
 from fedsaf.core.identity import config_hash
-from fedsaf.reproduction.soundness import CONFIG, Rows, UnusableRun, read_lines, read_object, sound_records
+from fedsaf.reproduction.soundness import (
+    CONFIG,
+    Rows,
+    UnusableRun,
+    read_commit,
+    read_configuration,
+    read_lines,
+    read_object,
+    sound_records,
+)
 from fedsaf.tracking.domains import client_domains
 from fedsaf.tracking.recorder import CLIENTS, METRICS, PARTITION, STATES, STATUS, SUMMARY
 from fedsaf.tracking.summary import predictors
@@ -44,10 +52,10 @@ ROUND = ("round", "predictor", *ACCURACIES, *TRAFFIC, *SECONDS, *(f"diagnostics.
 """Columns that differ within a run."""
 FACTS = ("run", "folder", "config_hash", "cell", "commit", "reports")
 TEXTS = (*FACTS, *GROUPS, "stand_in_for")
+REPORTED = "reported"
+"""Stands for the prediction rule by which a method is scored in its own paper."""
 NO_RESULT = ("seed", "diagnostics_every", "eval_batch_size", "dataset.path", "fabric.deterministic")
 """Values that tell runs of one cell apart, or change no number; the name of a cell has none of them."""
-WRITTEN_BESIDE = ("choices", "overrides")
-"""Entries of ``config.yaml`` that are not of the configuration itself."""
 MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What reading records of another shape than the recorder's may raise."""
 
@@ -83,6 +91,20 @@ class Run:
     def cell(self) -> str:
         """What it shares with runs that differ in the seed alone."""
         return cell_of(self.config)
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """A row per round and prediction rule: its part of the frame of `runs`, with the columns of `ROUND`."""
+        return _rounds(self.rows, self.timing)
+
+    def rule(self, rule: str) -> str:
+        """Return the prediction rule that is meant: ``reported`` stands for that of the method's own paper."""
+        return self.summary["predictor"] if rule == REPORTED else rule
+
+    def scored(self, rule: str) -> pd.DataFrame:
+        """Return the rounds with an accuracy under a rule; the one before training only if there is no other."""
+        rounds = self.rounds[(self.rounds["predictor"] == self.rule(rule)) & self.rounds["pooled"].notna()]
+        return rounds[rounds["round"] >= 1] if (rounds["round"] >= 1).any() else rounds
 
     @cached_property
     def clients(self) -> pd.DataFrame:
@@ -205,7 +227,7 @@ def collect(roots: Iterable[Path], validated: bool = False) -> Records:
 def _read(folder: Path, validated: bool) -> Run | SetAside:
     known: tuple[dict[str, Any], ...] = ()
     try:
-        known = config, choices = _configuration(folder)
+        known = config, choices = read_configuration(folder)
         cell_of(config)
         status = read_object(folder / STATUS)
         if status.get("state") not in STATES:
@@ -215,37 +237,18 @@ def _read(folder: Path, validated: bool) -> Run | SetAside:
             return SetAside(folder, f"{status['state']}{reason}".partition("\n")[0], False, *known)
         if ("validation" in config) != validated:
             return SetAside(folder, f"scored on the {'test parts' if validated else 'validation parts'}", False)
-        return Run(folder, config, choices, *sound_records(folder, config), _commit(folder))
+        return Run(folder, config, choices, *sound_records(folder, config), read_commit(folder))
     except UnusableRun as error:
         return SetAside(folder, str(error), True, *known)
     except MISSHAPEN as error:
         return SetAside(folder, f"the records are not as they are written: {error!r}", True)
 
 
-def _configuration(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    path = folder / CONFIG
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        config = {key: value for key, value in content.items() if key not in WRITTEN_BESIDE}
-        return config, {str(group): str(choice) for group, choice in content["choices"].items() if choice is not None}
-    except FileNotFoundError:
-        raise UnusableRun(f"{CONFIG} is missing: a part of the folder was deleted, or the run never began") from None
-    except (OSError, ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise UnusableRun(f"{CONFIG} cannot be read: {type(error).__name__} {error}".partition("\n")[0]) from error
-
-
-def _commit(folder: Path) -> str | None:
-    path = folder / "environment.json"
-    git = read_object(path).get("git") if path.exists() else None
-    commit = git.get("commit") if isinstance(git, dict) else None
-    return commit if isinstance(commit, str) else None
-
-
 def _frame(runs: Sequence[Run]) -> pd.DataFrame:
     """Return the frame of `runs`; what is equal in all rows of a run is held once per run, as a category."""
     facts = pd.DataFrame([_facts(run) for run in runs], columns=[*FACTS, *GROUPS, *VALUES])
     facts[[*TEXTS]] = facts[[*TEXTS]].astype("category")
-    parts = [_rounds(run).assign(row=number) for number, run in enumerate(runs)]
+    parts = [run.rounds.assign(row=number) for number, run in enumerate(runs)]
     rounds = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*ROUND, "row"])
     frame = facts.join(rounds.set_index("row"), how="right").reset_index(drop=True)
     frame.insert(len(FACTS), "reported", frame.pop("reports").astype(object) == frame["predictor"])
@@ -266,18 +269,18 @@ def _facts(run: Run) -> dict[str, Any]:
     }
 
 
-def _rounds(run: Run) -> pd.DataFrame:
+def _rounds(rows: Rows, timing: Rows) -> pd.DataFrame:
     """Return rounds under each rule, the rules one after another."""
-    diagnosed = [row.get("diagnostics") or {} for row in run.rows]
+    diagnosed = [row.get("diagnostics") or {} for row in rows]
     shared = {
-        "round": [row["round"] for row in run.rows],
-        **{key: [(row.get(key) or {}).get("total") for row in run.rows] for key in TRAFFIC},
-        **{column: [row.get(key) for row in run.timing] for column, key in SECONDS.items()},
+        "round": [row["round"] for row in rows],
+        **{key: [(row.get(key) or {}).get("total") for row in rows] for key in TRAFFIC},
+        **{column: [row.get(key) for row in timing] for column, key in SECONDS.items()},
         **{f"diagnostics.{key}": [row.get(key) for row in diagnosed] for key in DIAGNOSED},
     }
     rules = {}
-    for rule in predictors(run.rows):
-        scored = [row.get(rule) or {} for row in run.rows]
+    for rule in predictors(rows):
+        scored = [row.get(rule) or {} for row in rows]
         if any(scored):
             rules[rule] = {key: [row.get(key) for row in scored] for key in ACCURACIES}
     parts = [pd.DataFrame({"predictor": rule, **shared, **accuracies}) for rule, accuracies in rules.items()]

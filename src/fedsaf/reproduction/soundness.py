@@ -8,12 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fedsaf.core.identity import config_hash
 from fedsaf.tracking.domains import client_domains, domain_accuracies
 from fedsaf.tracking.recorder import CLIENTS, METRICS, PARTITION, SUMMARY, TIMING
 from fedsaf.tracking.summary import predictors, summarise_rows
 
 CONFIG = "config.yaml"
+WRITTEN_BESIDE = ("choices", "overrides")
+"""Entries of ``config.yaml`` that are not of the configuration itself."""
 Rows = list[dict[str, Any]]
 
 
@@ -52,6 +56,31 @@ def sound_records(folder: Path, config: Mapping[str, Any]) -> tuple[dict[str, An
     if summary.get("predictor") not in rules:
         raise UnusableRun(f"{SUMMARY}: predictor is {summary.get('predictor')!r}, and no round was scored by it")
     return summary, rows, timing
+
+
+def read_configuration(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the resolved configuration of a run, and the choice of each group.
+
+    Raises:
+        UnusableRun: it is missing or cannot be read.
+    """
+    path = folder / CONFIG
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        config = {key: value for key, value in content.items() if key not in WRITTEN_BESIDE}
+        return config, {str(group): str(choice) for group, choice in content["choices"].items() if choice is not None}
+    except FileNotFoundError:
+        raise UnusableRun(f"{CONFIG} is missing: a part of the folder was deleted, or the run never began") from None
+    except (OSError, ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise UnusableRun(f"{CONFIG} cannot be read: {type(error).__name__} {error}".partition("\n")[0]) from error
+
+
+def read_commit(folder: Path) -> str | None:
+    """Return the version of the code that made a run; None if it is unknown."""
+    path = folder / "environment.json"
+    git = read_object(path).get("git") if path.exists() else None
+    commit = git.get("commit") if isinstance(git, dict) else None
+    return commit if isinstance(commit, str) else None
 
 
 def read_object(path: Path) -> dict[str, Any]:
