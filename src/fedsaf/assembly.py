@@ -14,6 +14,8 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from fedsaf.core.files import write_atomically
+from fedsaf.core.fingerprints import write_fingerprint
+from fedsaf.data.datasets import Samples
 from fedsaf.data.federated import FederatedData, Validation, federate
 from fedsaf.data.partition.report import partition_picture, partition_table
 from fedsaf.federation.job import Job, Outputs, RunSettings
@@ -50,6 +52,7 @@ class Origin:
         write_atomically(self.folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
         record = environment(threads=job.fabric.threads_per_rank) | {"ranks": job.fabric.num_ranks}
         write_atomically(self.folder / "environment.json", _json(record))
+        write_fingerprint(self.folder, self.config, job.data.dataset, (record["git"] or {}).get("commit"))
         job.data.record.save(self.folder)
         if not (self.folder / "partition.png").exists():
             partition_picture(job.data.record, self.folder / "partition.png")
@@ -124,12 +127,24 @@ def federated_data(config: Mapping[str, Any]) -> FederatedData:
         ValueError: a part refuses its values, or the rule cannot serve the clients from these data.
         FileNotFoundError: data that are not where they should be.
     """
-    partitioner, protocol = build(config, "partition"), config["protocol"]
-    validation = Validation(**config["validation"]) if "validation" in config else None
-    dataset = build(config, "dataset").load(partitioner.seed, validation.subset if validation else 0)
+    partitioner, protocol, validation = build(config, "partition"), config["protocol"], _validation(config)
+    dataset = _load(config, partitioner.seed, validation)
     return federate(
         dataset, partitioner, config["num_clients"], protocol["split"], protocol["train_fraction"], validation
     )
+
+
+def samples(config: Mapping[str, Any]) -> Samples:
+    """Load the data that a run reads, without sharing them out; raises as `federated_data` does."""
+    return _load(config, build(config, "partition").seed, _validation(config))
+
+
+def _load(config: Mapping[str, Any], seed: int, validation: Validation | None) -> Samples:
+    return build(config, "dataset").load(seed, validation.subset if validation else 0)
+
+
+def _validation(config: Mapping[str, Any]) -> Validation | None:
+    return Validation(**config["validation"]) if "validation" in config else None
 
 
 def show_partition(data: FederatedData) -> None:

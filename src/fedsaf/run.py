@@ -7,7 +7,9 @@ import os
 import secrets
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ from omegaconf import DictConfig
 from fedsaf.cli import chosen_groups
 from fedsaf.core.config import ConfigError, check, resolved
 from fedsaf.core.files import read_json, remove_leftovers
+from fedsaf.core.fingerprints import Data, changes_since
 from fedsaf.core.identity import config_hash, lock_path, run_folder
 from fedsaf.federation.interrupt import EXIT_AGAIN, Interrupted
 from fedsaf.tracking.closing import run_table, wide_console
@@ -67,6 +70,8 @@ def _run(config: DictConfig) -> dict[str, str]:
         if _is_finished(folder, config_hash(plain)) and not plain["force"]:
             log.info("%s is finished already; force=true runs it anew", folder)
             if writes():
+                if changed := _changed(folder, plain, partial(_samples, plain)):
+                    log.warning("warning: %s changed since this run was made; force=true runs it anew", changed)
                 _show(folder)
             return {"folder": str(folder), "outcome": "skipped"}
         from fedsaf.assembly import Origin
@@ -94,6 +99,20 @@ def _is_finished(folder: Path, expected: str) -> bool:
     return True
 
 
+def _changed(folder: Path, config: dict[str, Any], load: Callable[[], Data]) -> str:
+    """Return in words what is no longer as it was when a run was made; log what is not either, but may not matter."""
+    found = changes_since(folder, config, load)
+    for note in found.notes:
+        log.info("note: %s", note)
+    return " and ".join(found.parts)
+
+
+def _samples(config: dict[str, Any]) -> Data:
+    from fedsaf.assembly import samples
+
+    return samples(config)
+
+
 def _execute(origin: Origin) -> dict[str, str]:
     """Assemble and run; from here on torch is needed."""
     from fedsaf.assembly import assemble, show_partition
@@ -110,6 +129,11 @@ def _execute(origin: Origin) -> dict[str, str]:
         return {"folder": str(folder), "outcome": "finished"}
     if origin.config["force"] and folder.exists():
         shutil.rmtree(folder)
+    if job.checkpoint.folder.exists() and (changed := _changed(folder, origin.config, lambda: job.data.dataset)):
+        raise ConfigError(
+            f"{changed} changed since {folder} was begun; give this run another results_root, or force=true to start "
+            "it anew"
+        )
     restored = _usable_checkpoint(job)
     log.info("%s %s", f"resuming after round {restored}:" if restored is not None else "starting", folder)
     show_partition(job.data)

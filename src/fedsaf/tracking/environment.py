@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from fedsaf.core.code import git_state
 
 PACKAGES = (
     "torch",
@@ -40,7 +41,7 @@ def environment(threads: int) -> dict[str, Any]:
         are the names torch sees, empty if torch has not been imported.
     """
     return {
-        "git": _git(),
+        "git": git_state(Path(__file__).parent),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "platform": platform.platform(),
@@ -49,19 +50,6 @@ def environment(threads: int) -> dict[str, Any]:
         "threads": threads,
         "gpus": _gpus(),
     }
-
-
-def _git() -> dict[str, Any] | None:
-    """Return the commit of the source tree and whether the tree differs from it."""
-    start = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        commit, changes = (
-            subprocess.run([*start, *words], capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain"))
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return {"commit": commit, "dirty": bool(changes)}
 
 
 def _version(package: str) -> str | None:
