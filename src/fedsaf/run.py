@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 from hydra.core.hydra_config import HydraConfig
