@@ -129,7 +129,7 @@ def test_no_leaf_that_is_not_read_counts(watched):
         if path not in seen and path[0] not in MARKS:
             free += 1
             assert config_hash(changed(config, path, another(value))) == base, path
-    assert free > 30
+    assert free > 20
     for label in ("paper", "scenario", "regime", "setting", "table", "choices"):
         assert config_hash({**config, label: "fedsaf"}) == base, label
 
@@ -152,7 +152,7 @@ def test_tables_tell_runs_apart_by_their_marks():
 
 def test_the_switch_of_another_method_does_not_count():
     base = config_hash(composed(*RUNS["fedavg"])[0])
-    assert config_hash(composed(*RUNS["fedavg"], "protocol.fedtgp_margin=max_of_min")[0]) == base
+    assert config_hash(composed(*RUNS["fedavg"], "protocol.prototype_weighting=uniform")[0]) == base
     assert config_hash(composed(*RUNS["fedavg"], "protocol.bn_buffers=ignore")[0]) != base
 
 
