@@ -12,7 +12,7 @@ CONF = Path(__file__).parents[2] / "conf"
 
 def load(group, name):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose(overrides=[f"+{group}={name}"])[group]
+        return compose("train", overrides=[f"{group}={name}"])[group]
 
 
 @pytest.mark.parametrize("name", sorted(f.stem for f in (CONF / "dataset").glob("*.yaml")))

@@ -18,7 +18,7 @@ import torch
 
 from fedsaf.core.types import CountFacts
 from fedsaf.data.datasets import LabelledDataset, Source
-from fedsaf.data.images import ImageSource, ListedItems
+from fedsaf.data.images import ImageItems, ImageSource
 from fedsaf.data.partition.partitioner import Assignment, Partitioner
 from fedsaf.data.raw import RawSamples
 
@@ -30,10 +30,8 @@ class Npz(ImageSource):
     def read(self, seed):
         file = Path(self.path)
         with np.load(file) as arrays:
-            images, labels = arrays["images"], arrays["labels"]
-        return RawSamples(
-            name=file.stem, items=ListedItems(images), labels=labels.tolist(), parts={"all": len(images)}, files=[file]
-        )
+            items, labels = ImageItems.of(arrays["images"]), arrays["labels"].tolist()
+        return RawSamples(name=file.stem, items=items, labels=labels, parts={"all": len(items)}, files=[file])
 
 
 @dataclass(frozen=True, kw_only=True)

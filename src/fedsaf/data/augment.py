@@ -64,8 +64,7 @@ class Augment:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the augmented batch, drawn from the ambient CPU stream, so that it is the same on every device.
 
-        Args:
-            x: (B, channels, s, s), any dtype; left as it is.
+        ``x`` is (B, channels, s, s) of any type, and left as it is.
         """
         if not self.active:
             return x

@@ -112,9 +112,9 @@ def _decoded_block(block: list[Undecoded], shape: Shape, resize: bool) -> np.nda
         image = _decode(row, "L" if shape[0] == 1 else "RGB")
         if row.crop_seed is not None:
             image = cropped(image, row.crop_seed)
-        if image.size != shape[1:]:
-            if not resize:
-                raise ValueError(_sizes_differ(image, row.place, shape[1]))
+        if not resize:
+            _check_size(image, row.place, shape[1])
+        elif image.size != shape[1:]:
             image = image.resize(shape[1:], Image.Resampling.BILINEAR)
         pixels[:] = np.asarray(image).reshape(*shape[1:], -1).transpose(2, 0, 1)
     return out
@@ -193,27 +193,24 @@ def _is_grey(row: Undecoded) -> bool:
 
 def _native_side(row: Undecoded) -> int:
     image = _decode(row, "L")
-    if image.width != image.height:
-        raise ValueError(_sizes_differ(image, row.place, image.height))
+    _check_size(image, row.place, image.height)
     return image.width
 
 
-def _sizes_differ(image: Image.Image, place: str, side: int) -> str:
-    return (
-        f"image {place} is {image.width} x {image.height} pixels where {side} x {side} is needed: "
-        "set dataset.image_size=<side in pixels>, and every image is resized to it"
-    )
+def _check_size(image: Image.Image, place: str, side: int) -> None:
+    if image.size != (side, side):
+        raise ValueError(
+            f"image {place} is {image.width} x {image.height} pixels where {side} x {side} is needed: "
+            "set dataset.image_size=<side in pixels>, and every image is resized to it"
+        )
 
 
 def cropped(image: Image.Image, seed: int) -> Image.Image:
     """Cut out a random rectangle and mirror it with probability 1/2; resizing to a square follows elsewhere.
 
     The rectangle has 75 to 100 % of the area and an aspect ratio of 3/4 to 4/3, log-uniform; it is drawn again until
-    it fits, ten times. An image that no such rectangle fits gives its largest central part of a permitted ratio.
-
-    Args:
-        image: of any size.
-        seed: equal seeds and sizes, equal crops.
+    it fits, ten times. An image that no such rectangle fits gives its largest central part of a permitted ratio. Equal
+    seeds and sizes give equal crops.
     """
     rng = np.random.default_rng(seed)
     for _ in range(_TRIES):

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -26,47 +25,38 @@ from fedsaf.data.raw import RawSamples, RawSource
 log = logging.getLogger(__name__)
 
 
-class ImageItems(Protocol):
-    """The images of a source in pooled order, found but not held: they are read in order when they are decoded."""
-
-    def __len__(self) -> int:
-        """Number of images."""
-
-    def rows(self, keep: np.ndarray) -> Iterator[Undecoded]:
-        """Yield the images at these ascending positions; every call starts anew."""
-
-    @property
-    def identity(self) -> str:
-        """Text that differs whenever the images may differ, found without reading whole files."""
-
-
 @dataclass(frozen=True, eq=False)
-class ListedItems:
-    """Images that are in memory, or files of their own.
+class ImageItems:
+    """The images of a source in pooled order, found but not held: they are read in order when they are decoded.
 
     Attributes:
-        items: n arrays, encoded images or paths.
-        name: what one is called in error messages, with its number, where it is no file.
+        count: number of images n.
+        rows: ascending positions -> the images there, one after the other; every call starts anew.
+        identity: gives text that differs whenever the images may differ, found without reading whole files.
     """
 
-    items: Sequence[ImageItem]
-    name: str = "image"
+    count: int
+    rows: Callable[[np.ndarray], Iterator[Undecoded]]
+    identity: Callable[[], str]
 
     def __len__(self) -> int:
-        return len(self.items)
+        return self.count
 
-    def rows(self, keep: np.ndarray) -> Iterator[Undecoded]:
-        """Yield from the list."""
-        for row, item in ((row, self.items[row]) for row in keep):
-            yield Undecoded(item, str(item) if isinstance(item, Path) else f"{self.name} {row}")
+    @classmethod
+    def of(cls, items: Sequence[ImageItem], name: str = "image") -> ImageItems:
+        """Return arrays, encoded images or files; messages call one by its path, else by ``name`` and its number."""
 
-    @property
-    def identity(self) -> str:
-        """Contents of what is in memory; path, size and time of change of files."""
-        digest = hashlib.sha256()
-        for item in self.items:
-            digest.update(file_identity(item).encode() if isinstance(item, Path) else bytes(item))
-        return digest.hexdigest()
+        def rows(keep: np.ndarray) -> Iterator[Undecoded]:
+            for row, item in ((row, items[row]) for row in keep):
+                yield Undecoded(item, str(item) if isinstance(item, Path) else f"{name} {row}")
+
+        def identity() -> str:
+            digest = hashlib.sha256()
+            for item in items:
+                digest.update(file_identity(item).encode() if isinstance(item, Path) else bytes(item))
+            return digest.hexdigest()
+
+        return cls(len(items), rows, identity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +129,7 @@ class ImageSource(RawSource[ImageItems]):
         if np.prod(whole, dtype=float) <= self.memory_limit_gib * 2**30:
             return pixels_in_memory(blocks(), whole)
         key = {
-            "source": hashlib.sha256(raw.items.identity.encode()).hexdigest(),
+            "source": hashlib.sha256(raw.items.identity().encode()).hexdigest(),
             "rows": hashlib.sha256(keep.astype("<i8").tobytes()).hexdigest(),
             "native": str(self.image_size is None),
             "crops": f"{seed} {last}" if last else "none",

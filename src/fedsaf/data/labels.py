@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,15 +11,8 @@ Label = int | float | str | None
 """A label or group as it stands in a source; None where it is missing."""
 
 
-@dataclass(frozen=True)
-class EncodedLabels:
-    """Class ids and what they mean.
-
-    Attributes:
-        ids: (n,) int64 in 0..C-1.
-        names: C names.
-        mapping: original label, as text, to id; empty where nothing was changed.
-    """
+class EncodedLabels(NamedTuple):
+    """Class ids (n,) int64 in 0..C-1, C names, and original label, as text, to id; empty where nothing was changed."""
 
     ids: np.ndarray
     names: tuple[str, ...]

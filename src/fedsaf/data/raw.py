@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from fedsaf.core.seeding import numpy_generator
-from fedsaf.data.datasets import Annotations, LabelledDataset, Samples, Source
+from fedsaf.data.datasets import Annotations, Samples, Source
 from fedsaf.data.labels import Label, encode_groups, encode_labels
 
 log = logging.getLogger(__name__)
@@ -110,27 +110,15 @@ class RawSource(Source, Generic[Items]):
             subset=limits | {"of": len(raw.items)} if len(keep) < len(raw.items) else {},
             files=raw.files,
         )
-        samples = self.samples(raw, keep, known, seed)
-        what = samples.facts if isinstance(samples, LabelledDataset) else f"{self.kind}s"
-        chosen = f", a subset: {samples.subset}" if samples.subset else ""
-        numbers = (raw.name, len(keep), what, samples.num_classes, samples.parts, chosen)
-        log.info("dataset %s: %d %s, %d classes, parts %s%s", *numbers)
-        return samples
+        numbers = (raw.name, len(keep), self.kind, known.num_classes, known.parts, known.subset or "none")
+        log.info("dataset %s: %d %ss, %d classes, parts %s, limits %s", *numbers)
+        return self.samples(raw, keep, known, seed)
 
 
 def first_per_class(labels: np.ndarray, groups: np.ndarray | None, most: int | None) -> np.ndarray:
     """Choose the first ``most`` positions of each class, of each class and group where there are groups.
 
-    Args:
-        labels: (n,) class ids.
-        groups: (n,) group ids, or None.
-        most: how many to keep; None keeps all.
-
-    Returns:
-        Ascending positions.
-
-    Raises:
-        ValueError: fewer than one.
+    Positions ascend. None keeps all, fewer than one raises ValueError.
 
     >>> labels, groups = np.array([0, 0, 1, 0]), np.array([0, 1, 1, 1])
     >>> first_per_class(labels, None, 1).tolist(), first_per_class(labels, groups, 1).tolist()
@@ -149,7 +137,7 @@ def first_per_class(labels: np.ndarray, groups: np.ndarray | None, most: int | N
 def balanced_subset(
     labels: np.ndarray, max_samples: int | None, rng: np.random.Generator, subset: int = 0
 ) -> np.ndarray:
-    """Choose at most ``max_samples`` positions, as even over the classes as their sizes allow.
+    """Choose at most ``max_samples`` ascending positions, as even over the classes as their sizes allow.
 
     The same generator state gives nested subsets: a larger one holds every smaller one that divides evenly.
 
@@ -158,9 +146,6 @@ def balanced_subset(
         max_samples: how many to keep; None, or n and more, keeps all.
         rng: one permutation per class is drawn, in class order.
         subset: which of the subsets of this size; those of the same generator state have no sample in common.
-
-    Returns:
-        Ascending positions.
 
     Raises:
         ValueError: fewer than one sample per class is asked for, or too few are left for another subset.

@@ -29,42 +29,35 @@ class TextSamples(Samples):
 
     Attributes:
         texts: n texts.
-        form: what they become.
-        vocabulary_size: V at most, special words included; None for all words.
-        vocabulary_from: ``train`` or ``all``.
+        source: says what becomes of them.
     """
 
     texts: Sequence[str]
-    form: Form
-    vocabulary_size: int | None
-    vocabulary_from: str
+    source: TextSource
 
     def fitted(self, train_rows: np.ndarray) -> LabelledDataset:
         """Learn the vocabulary from the texts that train at some client, or from all, and turn every text into numbers.
 
-        Args:
-            train_rows: positions of the texts that train.
-
         Raises:
             ValueError: no word in any of these texts.
         """
-        rows = np.unique(train_rows) if self.vocabulary_from == "train" else np.arange(len(self))
+        source, form = self.source, self.source.made
+        rows = np.unique(train_rows) if source.vocabulary_from == "train" else np.arange(len(self))
         key = (self.fingerprint, hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest())
         try:
-            words = cached_words(key, [self.texts[i] for i in rows.tolist()], self.vocabulary_size, self.form)
+            words = cached_words(key, [self.texts[i] for i in rows.tolist()], source.vocabulary_size, form)
         except ValueError as error:
             raise ValueError(f"dataset {self.name}: {error}") from error
-        found = words[len(self.form.specials) :]
+        found = words[len(form.specials) :]
         if len(found) == 1:
-            log.warning(
-                "dataset %s: %r is the only word that is known; is dataset.text_column right?", self.name, found[0]
-            )
-        facts = self.form.facts(words)
-        learnt = {"from": self.vocabulary_from, "size": len(words), "sha256": words_hash(words)}
+            message = "dataset %s: %r is the only word that is known; is dataset.text_column right?"
+            log.warning(message, self.name, found[0])
+        facts = form.facts(words)
+        learnt = {"from": source.vocabulary_from, "size": len(words), "sha256": words_hash(words)}
         log.info("dataset %s: %s, vocabulary %s of %d texts", self.name, facts, learnt, len(rows))
         return LabelledDataset(
             **self.annotations(),
-            inputs=torch.from_numpy(self.form.encode(self.texts, words)),
+            inputs=torch.from_numpy(form.encode(self.texts, words)),
             fingerprint=self.fingerprint,
             facts=facts,
             vocabulary=words,
@@ -98,7 +91,12 @@ class TextSource(RawSource[Sequence[str]]):
             raise ValueError(
                 f"dataset.vocabulary_from={self.vocabulary_from!r} is unknown; choose {' or '.join(VOCABULARY_FROM)}"
             )
-        FORMS[self.form](self.max_length).check(self.vocabulary_size)
+        self.made.check(self.vocabulary_size)
+
+    @property
+    def made(self) -> Form:
+        """What a text becomes."""
+        return FORMS[self.form](self.max_length)
 
     def samples(self, raw: RawSamples[Sequence[str]], keep: np.ndarray, known: Annotations, seed: int) -> TextSamples:
         """Gather the texts; if all are empty, a ValueError, if some are, a warning."""
@@ -114,11 +112,4 @@ class TextSource(RawSource[Sequence[str]]):
             encoded = text.encode("utf-8", "surrogatepass")
             digest.update(len(encoded).to_bytes(8, "little") + encoded)
         digest.update(known.id_bytes)
-        return TextSamples(
-            **known.annotations(),
-            fingerprint=digest.hexdigest(),
-            texts=texts,
-            form=FORMS[self.form](self.max_length),
-            vocabulary_size=self.vocabulary_size,
-            vocabulary_from=self.vocabulary_from,
-        )
+        return TextSamples(**known.annotations(), fingerprint=digest.hexdigest(), texts=texts, source=self)

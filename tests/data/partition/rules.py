@@ -9,6 +9,9 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from fedsaf.core.resolvers import register
+
+register()
 CONF = Path(__file__).parents[3] / "conf"
 NAMES = sorted(f.stem for f in (CONF / "partition").glob("*.yaml"))
 
@@ -23,7 +26,7 @@ CHANGES = {"by_domain": {"clients_per_domain": 5}, "by_user": {"min_samples": 10
 def configured(name):
     """Instantiate a rule from its configuration."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return instantiate(compose(overrides=[f"+partition={name}"]).partition)
+        return instantiate(compose("train", overrides=[f"partition={name}"]).partition)
 
 
 def rule_of(name, **changes):

@@ -27,7 +27,7 @@ def source(monkeypatch):
         if not os.environ.get("DATA_ROOT") or not any((root / folder).glob("*.parquet")):
             pytest.skip(f"DATA_ROOT has no {folder}")
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose(overrides=[f"+dataset={choice or folder}", *words])
+            config = compose("train", overrides=[f"dataset={choice or folder}", *words])
         return instantiate(config["dataset"])
 
     return make

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedsaf.core.seeding import numpy_generator
-from fedsaf.data.images import ImageItems, ImageSource, ListedItems
+from fedsaf.data.images import ImageItems, ImageSource
 from fedsaf.data.raw import RawSamples
 from fedsaf.data.texts import TextSource
 
@@ -33,7 +33,7 @@ class Digits(ImageSource):
         items = list(np.rint(digits.images * (255 / 16)).astype(np.uint8))
         return RawSamples(
             name="digits",
-            items=ListedItems(items, "digit"),
+            items=ImageItems.of(items, "digit"),
             labels=digits.target.tolist(),
             parts={"train": len(items) - self.NUM_TEST, "test": self.NUM_TEST},
             class_names=tuple(map(str, digits.target_names)),
@@ -85,7 +85,7 @@ class Synthetic(ImageSource):
             images = [image[..., 0] for image in images]
         return RawSamples(
             name="synthetic",
-            items=ListedItems(images, "synthetic image"),
+            items=ImageItems.of(images, "synthetic image"),
             labels=labels.tolist(),
             parts={"all": len(images)},
             class_names=tuple(map(str, range(self.num_classes))),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from fedsaf.data.images import ImageItems, ImageSource, ListedItems
+from fedsaf.data.images import ImageItems, ImageSource
 from fedsaf.data.raw import Items, RawSamples
 from fedsaf.data.sources.table_files import part_of, pooled_order, utf8
 from fedsaf.data.texts import TextSource
@@ -33,7 +33,7 @@ class ImageFolder(ImageSource):
     def read(self, seed: int) -> RawSamples[ImageItems]:
         """List the files that Pillow can open; they are read when they are decoded."""
         readable = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
-        return _by_class(self.path, self.splits, readable, self.kind, ListedItems)
+        return _by_class(self.path, self.splits, readable, self.kind, ImageItems.of)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,12 +31,7 @@ def named_parts(
 ) -> list[TablePart]:
     """List the parts of a set by name: ``path``, else ``$DATA_ROOT/<name>``, else the hub's cache, else the hub.
 
-    Args:
-        name: of the set, and of the folder below ``$DATA_ROOT``.
-        hub_id: ``owner/name`` on the hub; None where no copy is known that loads by its name.
-        path: local file or folder, taken before anything else.
-        splits: official parts to pool, in this order; None takes all.
-        local_parts: lists the parts of a local file or folder, in pooled order.
+    ``local_parts`` lists the parts of a local file or folder, in pooled order.
 
     Raises:
         ValueError: no place has it; names the ways to provide it, within seconds.

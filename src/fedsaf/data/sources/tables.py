@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fedsaf.data.raw import Items, RawSamples, RawSource
 from fedsaf.data.sources.named import named_parts
@@ -40,6 +40,9 @@ class TableSource(RawSource[Items]):
     label_column: str | None
     group_column: str | None
 
+    accepted: ClassVar[str]
+    """What ``path`` may be."""
+
     @staticmethod
     @abstractmethod
     def local_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
@@ -52,17 +55,6 @@ class TableSource(RawSource[Items]):
     @abstractmethod
     def items(self, parts: Sequence[TablePart], sizes: Sequence[int], columns: list[str]) -> Items:
         """Return the samples that these columns of parts of these sizes hold."""
-
-    def own_rows(self, what: str) -> RawSamples[Items]:
-        """Return the rows of ``path``, after which the set is called; ``what`` it should name."""
-        if self.path is None:
-            raise ValueError(f"dataset.path=null: name {what}")
-        path = Path(self.path).expanduser()
-        return self.rows(path.stem, self.local_parts(path, self.splits))
-
-    def named_rows(self, name: str, hub_id: str | None) -> RawSamples[Items]:
-        """Return the rows of a set by name, from the first place that has it; see `named_parts`."""
-        return self.rows(name, named_parts(name, hub_id, self.path, self.splits, self.local_parts))
 
     def rows(self, name: str, parts: Sequence[TablePart]) -> RawSamples[Items]:
         """Pool the parts in order.
@@ -103,6 +95,35 @@ class TableSource(RawSource[Items]):
             parts=dict(sizes),
             files=[file for part in parts for file in part.files],
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTable(TableSource[Items]):
+    """A user's own file or folder."""
+
+    def read(self, seed: int) -> RawSamples[Items]:
+        """Read the rows of ``path``; the set is called after it."""
+        if self.path is None:
+            raise ValueError(f"dataset.path=null: name {self.accepted}")
+        path = Path(self.path).expanduser()
+        return self.rows(path.stem, self.local_parts(path, self.splits))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTable(TableSource[Items]):
+    """A set by name: ``path``, else ``$DATA_ROOT/<name>/*.parquet``, else the hub's cache, else the hub.
+
+    Attributes:
+        name: name in records, and of the folder below ``$DATA_ROOT``.
+        hub_id: ``owner/name`` on the hub; None where no copy is known that loads by its name.
+    """
+
+    name: str
+    hub_id: str | None
+
+    def read(self, seed: int) -> RawSamples[Items]:
+        """Read the rows of the first place that has them; see `named_parts`."""
+        return self.rows(self.name, named_parts(self.name, self.hub_id, self.path, self.splits, self.local_parts))
 
 
 def choose_column(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from fedsaf.data.raw import RawSamples
 from fedsaf.data.sources.table_files import TablePart, text_parts
-from fedsaf.data.sources.tables import LABEL_NAMES, TableSource, choose_column, kind_of
+from fedsaf.data.sources.tables import LABEL_NAMES, NamedTable, OwnTable, TableSource, choose_column, kind_of
 from fedsaf.data.texts import TextSource
 
 _TEXT_KINDS = ("string", "large_string", "string_view", "null")
@@ -31,6 +31,7 @@ class TextTable(TableSource[Sequence[str]], TextSource):
 
     text_column: str | Sequence[str] | None
 
+    accepted = "a file (csv, tsv, jsonl, parquet) or a folder of such files"
     local_parts = staticmethod(text_parts)
 
     def rows(self, name: str, parts: Sequence[TablePart]) -> RawSamples[Sequence[str]]:
@@ -82,29 +83,13 @@ class TextTable(TableSource[Sequence[str]], TextSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Csv(TextTable):
+class Csv(OwnTable[Sequence[str]], TextTable):
     """A user's own table of labelled texts: a file, or a folder of files whose names tell the official part."""
-
-    def read(self, seed: int) -> RawSamples[Sequence[str]]:
-        """Read the columns from ``path``; the set is called after it."""
-        return self.own_rows("a file (csv, tsv, jsonl, parquet) or a folder of such files")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubTexts(TextTable):
-    """A data set by name: ``path``, else ``$DATA_ROOT/<name>/*.parquet``, else the hub's cache, else the hub.
-
-    Attributes:
-        name: name in records, and of the folder below ``$DATA_ROOT``.
-        hub_id: ``owner/name`` on the hub; None where no copy is known that loads by its name.
-    """
-
-    name: str
-    hub_id: str | None
-
-    def read(self, seed: int) -> RawSamples[Sequence[str]]:
-        """Read from the first place that has it."""
-        return self.named_rows(self.name, self.hub_id)
+class HubTexts(NamedTable[Sequence[str]], TextTable):
+    """Texts by the name of their set."""
 
 
 def _strings(part: TablePart, table: pa.Table, column: str) -> list[str | None]:
