@@ -14,6 +14,7 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 KEYS = {
     "loss",
     "inst_loss",
+    "weights",
     "proto_weight",
     "inst_weight",
     "uniformity_weight",

@@ -72,7 +72,7 @@ def test_data_that_are_asked_for_need_no_stand_in_where_others_are_missing(compo
     runs = runs_of("fedtgp-k9", "small", ["dataset=cifar100"], ["0"], composer)
     assert len(runs) == 5
     assert {(run.choices["dataset"], run.config["stand_in_for"]) for run in runs} == {("cifar100", None)}
-    (run,) = runs_of("fedtgp-k9", "small", ["dataset=digits", "scenario=fedtgp_whole"], ["0"], composer)
+    (run,) = runs_of("fedtgp-k9-whole", "small", ["dataset=digits", "method=fedtgp"], ["0"], composer)
     assert (run.choices["dataset"], run.config["stand_in_for"]) == ("digits", None)
 
 

@@ -120,7 +120,7 @@ def write_weights(
         path = conf / "alignment" / f"{name}.yaml"
         text = path.read_text(encoding="utf-8")
         for key, value in zip(WEIGHTS, score.weights, strict=True):
-            text = _with_entry(text, key, scale, value)
+            text = _with_entry(text, key.removesuffix("_weight"), scale, value)
         path.write_text(text, encoding="utf-8")
         written.append(path)
     _define(tuned(best), scale, definition)
@@ -152,16 +152,16 @@ def _flow(pair: Mapping[str, float]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in pair.items()) + "}"
 
 
-def _with_entry(text: str, key: str, scale: str, value: float) -> str:
-    """Return the text of a file of ``conf/alignment`` in which a key has this value at this scale.
+def _with_entry(text: str, level: str, scale: str, value: float) -> str:
+    r"""Return the text of a file of ``conf/alignment`` in which a level has this weight at this scale.
 
-    >>> _with_entry("proto_weight: 0.1  # lambda", "proto_weight", "small", 1.0)
-    'proto_weight: ${case:${scale},{small:1.0,default:0.1}}  # lambda'
+    >>> _with_entry("weights:\n  proto: 0.1  # lambda", "proto", "small", 1.0)
+    'weights:\n  proto: ${case:${scale},{small:1.0,default:0.1}}  # lambda'
     """
-    found = re.search(rf"^{key}: (?:\$\{{case:\$\{{scale\}},\{{(.*?)\}}\}}|(\S+))", text, re.MULTILINE)
+    found = re.search(rf"^  {level}: (?:\$\{{case:\$\{{scale\}},\{{(.*?)\}}\}}|(\S+))", text, re.MULTILINE)
     if found is None:
-        raise ConfigError(f"conf/alignment has no line {key} whose value could be that of {scale}")
+        raise ConfigError(f"conf/alignment has no weight {level} that could have a value for scale {scale}")
     entries = dict(entry.split(":") for entry in found[1].split(",")) if found[1] else {"default": found[2]}
     entries = {scale: str(value)} | {name: kept for name, kept in entries.items() if name != scale}
     written = ",".join(f"{name}:{weight}" for name, weight in entries.items())
-    return text[: found.start()] + f"{key}: ${{case:${{scale}},{{{written}}}}}" + text[found.end() :]
+    return text[: found.start()] + f"  {level}: ${{case:${{scale}},{{{written}}}}}" + text[found.end() :]
