@@ -1,13 +1,15 @@
-"""Every file under conf/ composes and instantiates; the list comes from the folder, so a new file is covered."""
+"""Every file under conf/ composes and instantiates at every scale; a new file is covered by being there."""
 
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from fedsaf.assembly import build
-from fedsaf.core.config import check
+from fedsaf.core.config import check, resolved
+from fedsaf.core.identity import INCIDENTAL, MARKS, NUMBERS, PARTS, PROTOCOL
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
@@ -19,35 +21,53 @@ NEEDS = {
 }
 
 
-def text_of(group, choice):
-    return (CONF / group / f"{choice}.yaml").read_text()
+SCALES = (None, "smoke", "small", "full")
+MADE = ("dataset", "partition", "model_group", "method", "optimizer", "fabric", "logger")
 
 
 def composed(*words):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return OmegaConf.to_container(compose("train", overrides=list(words)), resolve=True)
-
-
-def words_of(group, choice):
-    return [f"{group}={choice}", *NEEDS.get(choice, [])]
-
-
-@pytest.mark.parametrize("scale", [None, "smoke", "small", "full"])
-@pytest.mark.parametrize("model_group", sorted(path.stem for path in (CONF / "model_group").glob("*.yaml")))
-def test_a_group_has_networks_and_heads_at_every_scale(model_group, scale):
-    words = [*words_of("model_group", model_group), *([f"scale={scale}"] if scale else [])]
-    group = build(composed(*words), "model_group")
-    assert group.architectures
-    assert group.heads
+        config = compose("train", overrides=list(words))
+    OmegaConf.set_struct(config, False)
+    return config
 
 
 @pytest.mark.parametrize(("group", "choice"), FILES, ids=lambda value: value)
-def test_every_file_composes_is_accepted_and_instantiates(group, choice):
-    config = composed(*words_of(group, choice))
-    check(config, {})
-    for part in ("dataset", "partition", "model_group", "method", "optimizer", "fabric", "logger"):
-        made = build(config, part)
-        assert type(made).__module__.startswith("fedsaf.") or callable(made), part
+def test_every_file_composes_is_accepted_and_instantiates_at_every_scale(group, choice):
+    config, seen = composed(f"{group}={choice}", *NEEDS.get(choice, [])), {}
+    for scale in [config.scale] if group == "scale" else SCALES:
+        config.scale = scale
+        values = resolved(config)
+        check(values, {})
+        for part in MADE:
+            if seen.get(part) != values[part]:
+                made = instantiate(values[part], _convert_="all")
+                assert type(made).__module__.startswith("fedsaf.") or callable(made), part
+        seen = values
+
+
+def test_a_scale_makes_experiments_smaller_one_after_the_other():
+    config, rounds, clients = composed("experiment=table_1"), [], []
+    for config.scale in ("smoke", "small", "full"):
+        rounds.append(config.rounds)
+        clients.append(config.num_clients)
+    assert rounds == sorted(set(rounds))
+    assert clients == sorted(set(clients))
+    config.scale = None
+    assert (config.rounds, config.num_clients) == (rounds[-1], clients[-1])
+
+
+@pytest.mark.parametrize("levels", ["both", "prototype", "instance", "none"])
+@pytest.mark.parametrize("alignment", ["gcsa", "mse", "alignfed", "fedtgp"])
+def test_levels_take_weights_away_and_add_none(alignment, levels):
+    config = composed(f"alignment={alignment}", f"levels={levels}", "scale=small")
+    proto, inst = config.alignment.weights.proto, config.alignment.weights.inst
+    acts = {"both": (proto, inst), "prototype": (proto, 0), "instance": (0, inst), "none": (0, 0)}
+    assert (config.alignment.proto_weight, config.alignment.inst_weight) == acts[levels]
+
+
+def test_a_weight_that_is_set_has_the_last_word_over_levels():
+    assert composed("levels=none", "alignment.proto_weight=0.5").alignment.proto_weight == 0.5
 
 
 def test_every_file_says_what_it_is():
@@ -56,14 +76,38 @@ def test_every_file_says_what_it_is():
         assert lines[0].startswith("# "), f"{path} has no first line that says what it is"
 
 
-def test_every_key_is_read():
-    """Keys of a group are arguments of its target, or are read by an interpolation or by name; nothing lies idle."""
-    text = "".join(path.read_text() for path in CONF.rglob("*.yaml"))
-    code = "".join(path.read_text() for path in (CONF.parent / "src").rglob("*.py"))
-    config = composed()
-    for group in ("protocol", "alignment"):
-        for key in config[group]:
-            assert f"${{{group}.{key}}}" in text or f'protocol["{key}"]' in code or f"{key}: " in code, f"{group}.{key}"
-    for key, value in config.items():
-        if not isinstance(value, dict):
-            assert f'"{key}"' in code or f"{key}: " in code or f"${{{key}}}" in text, key
+def is_read(config, key, value="another value"):
+    """Whether something that a run is made of changes or breaks with a key outside of it."""
+    changed, node = config.copy(), key.partition(".")[0]
+    OmegaConf.update(changed, key, value, merge=False)
+    for part in (part for part in PARTS if part != node and part in config):
+        try:
+            if OmegaConf.to_container(changed[part], resolve=True) != OmegaConf.to_container(
+                config[part], resolve=True
+            ):
+                return True
+        except OmegaConfBaseException:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("alignment", [choice for group, choice in FILES if group == "alignment"])
+def test_every_key_of_a_loss_is_read(alignment):
+    config = composed(f"alignment={alignment}")
+    assert [key for key in config.alignment if not is_read(config, f"alignment.{key}")] == []
+
+
+def test_every_other_key_is_read():
+    """By name, or by a part of some method, network or data set: nothing lies idle."""
+    unread = {key for key, value in composed().items() if not OmegaConf.is_dict(value)}
+    unread |= {f"protocol.{key}" for key in composed().protocol}
+    unread -= {*NUMBERS, *MARKS, *INCIDENTAL, *(f"protocol.{key}" for key in PROTOCOL)}
+    words = [f"method={choice}" for group, choice in FILES if group == "method"]
+    for word in (*words, "model_group=htfe8_htc4", "model_group=htfe6_txt", "dataset=ag_news"):
+        config = composed(word)
+        unread -= {key for key in unread if is_read(config, key, OTHER.get(key, "another value"))}
+    assert unread == set()
+
+
+OTHER = {"paper": "fedsaf", "scenario": "fedproc_100", "protocol.name": "public"}
+"""Values that something is made of; any other one may be as good as none."""
