@@ -8,8 +8,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from fedsaf.assembly import build
 from fedsaf.core.config import check, resolved
 from fedsaf.core.identity import INCIDENTAL, MARKS, NUMBERS, PARTS, PROTOCOL
+from fedsaf.methods.prototype import alignment_terms
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FILES = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
@@ -41,7 +43,7 @@ def test_every_file_composes_is_accepted_and_instantiates_at_every_scale(group, 
         check(values, {})
         for part in MADE:
             if seen.get(part) != values[part]:
-                made = instantiate(values[part], _convert_="all")
+                made = build(values, part)
                 assert type(made).__module__.startswith("fedsaf.") or callable(made), part
         seen = values
 
@@ -76,25 +78,35 @@ def test_every_file_says_what_it_is():
         assert lines[0].startswith("# "), f"{path} has no first line that says what it is"
 
 
-def is_read(config, key, value="another value"):
-    """Whether something that a run is made of changes or breaks with a key outside of it."""
-    changed, node = config.copy(), key.partition(".")[0]
+def is_read(config, key, value="another value", parts=None):
+    """Whether a part of a run, or one of these keys beside it, changes or breaks with a key."""
+    changed, (node, _, name) = config.copy(), key.partition(".")
     OmegaConf.update(changed, key, value, merge=False)
-    for part in (part for part in PARTS if part != node and part in config):
-        try:
-            if OmegaConf.to_container(changed[part], resolve=True) != OmegaConf.to_container(
-                config[part], resolve=True
-            ):
-                return True
-        except OmegaConfBaseException:
-            return True
-    return False
+    places = [f"{node}.{part}" for part in parts if part != name] if parts else [p for p in PARTS if p != node]
+    try:
+        return any(shown(changed, place) != shown(config, place) for place in places)
+    except OmegaConfBaseException:
+        return True
+
+
+def shown(config, place):
+    value = OmegaConf.select(config, place)
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
 @pytest.mark.parametrize("alignment", [choice for group, choice in FILES if group == "alignment"])
 def test_every_key_of_a_loss_is_read(alignment):
-    config = composed(f"alignment={alignment}")
-    assert [key for key in config.alignment if not is_read(config, f"alignment.{key}")] == []
+    """By the terms of the objective, or by another key of the loss."""
+    config, read = composed(f"alignment={alignment}"), set()
+
+    class Reading(dict):
+        def __getitem__(self, key):
+            read.add(key)
+            return super().__getitem__(key)
+
+    alignment_terms(Reading(instantiate(OmegaConf.to_container(config.alignment, resolve=True), _convert_="all")))
+    keys = list(config.alignment)
+    assert [key for key in keys if key not in read and not is_read(config, f"alignment.{key}", parts=keys)] == []
 
 
 def test_every_other_key_is_read():

@@ -78,7 +78,7 @@ def test_written_weights_are_those_of_the_scale_for_this_loss_alone(tmp_path, mo
 
     def weights(*words):
         config = composer.compose(words)
-        return tuple(config["method"]["objective"]["terms"][f"{level}_alignment"]["weight"] for level in LEVELS)
+        return tuple(config["alignment"][f"{level}_weight"] for level in LEVELS)
 
     assert weights("experiment=table_3", "scale=small", "method=fedsaf_gcsa") == (0.25, 4.0)
     assert weights("experiment=table_3", "scale=full", "method=fedsaf_gcsa") == (1.0, 1.0)
@@ -93,7 +93,7 @@ def test_weights_chosen_under_words_of_ones_own_are_not_written(monkeypatch):
         main()
 
 
-LEVELS = ("prototype", "instance")
+LEVELS = ("proto", "inst")
 
 
 @pytest.mark.parametrize(

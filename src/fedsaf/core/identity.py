@@ -51,8 +51,10 @@ INCIDENTAL = (
     "dataset.memory_limit_gib",
     "method.reads",
     "method.fixes",
+    "method.alignment.weights",
 )
-"""Keys that change how a run is carried out, or what the command line is checked against, but not what it computes."""
+"""Keys that change how a run is carried out, or what the command line is checked against, but not what it computes; and
+the weights of both levels before ``levels`` and further words decided which of them hold."""
 
 NEUTRAL: dict[str, Any] = {}
 """``Class.key`` (or ``key`` on top level) -> the one value of it that is left out of the identity.
