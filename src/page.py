@@ -13,6 +13,8 @@ from pathlib import Path
 
 from fedsaf.core.files import write_atomically
 from fedsaf.reproduction.collect import collect
+from fedsaf.reproduction.frame import collect as collect_frame
+from fedsaf.reproduction.matching import Matcher
 from fedsaf.reproduction.page.build import page
 from fedsaf.tracking.location import add_runs_argument, check_output, folders_of, load_environment
 
@@ -27,8 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("report/index.html"), help="the page")
     options = parser.parse_args(arguments)
     check_output(options.output, parser)
-    runs, aside = collect(folders_of(options.runs, parser))
-    text, faults = page(runs, aside)
+    folders = folders_of(options.runs, parser)
+    runs, aside = collect(folders)
+    text, faults = page(runs, aside, Matcher(collect_frame(folders)))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output, text)
     print(f"{len(runs)} finished runs, {len(aside)} folders that do not count; {options.output}")

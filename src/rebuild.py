@@ -18,7 +18,8 @@ from rich.console import Console
 from fedsaf.core.config import ConfigError
 from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.reproduction.agreement import is_unseen
-from fedsaf.reproduction.figures.definition import figure_definitions
+from fedsaf.reproduction.experiments import displays
+from fedsaf.reproduction.figures.radar import RADAR
 from fedsaf.reproduction.launch import LAUNCHERS, fill, thread_words
 from fedsaf.reproduction.plan import Plan, expected_costs, plan_table
 from fedsaf.reproduction.selection import SCALES, table_definitions
@@ -38,7 +39,7 @@ def main() -> int:
     try:
         seeds = seeds_of(options.seeds)
         threads = thread_words(options.launcher, options.jobs)
-        if any(figure.target == options.target and figure.tables for figure in figure_definitions().values()):
+        if options.target == RADAR.target:
             check_scale(options.scale)
             if options.plan:
                 print(f"{options.target} has no runs of its own: it is drawn from those of the tables")
@@ -66,7 +67,7 @@ def main() -> int:
 def _report(target: str, scale: str, results: str) -> int:
     """Make the tables and figures of a target from the recorded runs; return the exit status."""
     tables = [name for name, table in table_definitions().items() if table.target == target]
-    figures = [name for name, figure in figure_definitions().items() if figure.target == target]
+    figures = [one.id for one in (*displays("figure").values(), RADAR) if one.target == target]
     if not tables and not figures:
         return 0
     words = [*(["--table", *tables] if tables else []), *(["--figure", *figures] if figures else [])]

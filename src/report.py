@@ -13,8 +13,11 @@ from pathlib import Path
 
 from fedsaf.core.files import write_atomically
 from fedsaf.reproduction.collect import collect
-from fedsaf.reproduction.figures.build import BuiltFigure, build, write
-from fedsaf.reproduction.figures.definition import figure_definitions, figures_of
+from fedsaf.reproduction.experiments import called, displays
+from fedsaf.reproduction.figures.papers import BuiltFigure, build, write
+from fedsaf.reproduction.figures.radar import RADAR, build_radar, run_targets
+from fedsaf.reproduction.frame import collect as collect_frame
+from fedsaf.reproduction.matching import Matcher
 from fedsaf.reproduction.render import comma_separated, latex, markdown
 from fedsaf.reproduction.selection import SCALES, table_definitions, tables_of
 from fedsaf.reproduction.tables import FilledTable, fill
@@ -32,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     runs, aside = collect(options.runs)
     tables = [fill(definition, options.scale, runs, aside) for definition in options.table]
-    figures = [build(definition, options.scale, runs, aside) for definition in options.figure]
+    matcher = Matcher(collect_frame(options.runs if options.figure else ()))
+    figures = [
+        build_radar(options.scale, runs, aside) if display is RADAR else build(display, options.scale, matcher)
+        for display in options.figure
+    ]
     options.output.mkdir(parents=True, exist_ok=True)
     where = ", ".join(map(str, options.runs)) or "no folder"
     print(f"{len(runs)} finished runs in {where}; tables and figures of scale {options.scale} in {options.output}")
@@ -42,13 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_figure(figure, options.output / FIGURES)
     faults = [f"{folder.folder}: {folder.reason}" for folder in aside if folder.is_fault]
     faults += [f"{table.definition.name}: {text}" for table in tables for cell in table for text in cell.problems]
-    faults += [f"{figure.definition.name}: {text}" for figure in figures for text in figure.numbers.problems]
+    faults += [f"{figure.display.id}: {text}" for figure in figures for text in figure.problems]
     for fault in dict.fromkeys(faults):
         print(f"does not count: {fault}")
     empty = [(table.definition.name, table.definition.target) for table in tables if not table.num_filled]
     for figure in figures:
-        if figure.is_empty:
-            empty.append((figure.definition.name, ", ".join(figure.definition.run_targets)))
+        if figure.rows.empty:
+            empty.append((figure.display.id, ", ".join(run_targets(figure.display))))
     for name, target in empty if options.is_chosen else ():
         print(f"{name}: no finished run of scale {options.scale}; its runs: {target}")
     return int(bool(faults) or bool(options.is_chosen and empty))
@@ -66,7 +73,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     check_output(options.output, parser, is_folder=True)
     options.is_chosen = bool(options.table or options.figure)
     try:
-        options.figure = figures_of(options.figure or ([] if options.is_chosen else list(figure_definitions())))
+        known = [*displays("figure").values(), RADAR]
+        options.figure = known if not options.is_chosen else called(options.figure or [], known, "figure")
         options.table = tables_of(options.table or ([] if options.is_chosen else list(table_definitions())))
     except ValueError as error:
         parser.error(str(error))
@@ -84,10 +92,10 @@ def _write(table: FilledTable, folder: Path) -> None:
 
 def _write_figure(figure: BuiltFigure, folder: Path) -> None:
     """Draw a figure that has a run, and say what it lacks."""
-    if not figure.is_empty:
+    if not figure.rows.empty:
         write(figure, folder)
-        missing = f", {len(figure.numbers.missing)} places left out" if figure.numbers.missing else ""
-        print(f"{figure.definition.name}: drawn{missing}")
+        missing = f", {len(figure.missing)} places left out" if figure.missing else ""
+        print(f"{figure.display.id}: drawn{missing}")
 
 
 if __name__ == "__main__":

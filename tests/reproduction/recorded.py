@@ -14,6 +14,8 @@ from safetensors.numpy import save_file
 from fedsaf.core.identity import config_hash
 from fedsaf.core.types import RoundRecord
 from fedsaf.reproduction.cell import Cell
+from fedsaf.reproduction.experiments import displays
+from fedsaf.reproduction.figures.papers import ROLES
 from fedsaf.reproduction.selection import weights_of
 from fedsaf.tracking.recorder import Recorder
 
@@ -165,3 +167,19 @@ def record_cell(
     cell = cell.on_stand_in() if stand_in else cell
     whole = {**cell.config, "seed": seed, **options.pop("changes", {})}
     return record_run(folder, hits, whole=whole, choices=cell.choices, **options)
+
+
+def record_place(folder: Path, figure: str, place: str, hits: int = 60, scale: str = "smoke", **options: Any) -> Path:
+    """Write the folder of a run of a place of a figure; further options as of `record_cell`.
+
+    Args:
+        folder: where.
+        figure: its id.
+        place: names of panel, series and point.
+        hits: correct answers out of 100.
+        scale: smoke, small or full.
+        options: of `record_cell`.
+    """
+    places = displays("figure")[figure].places(ROLES, scale)
+    (cell,) = {one.cell for one in places if ", ".join(filter(None, map(one.name, ROLES))) == place}
+    return record_cell(folder, cell, hits, **options)

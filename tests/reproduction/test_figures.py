@@ -15,7 +15,7 @@ from fedsaf.reproduction.figures.prototypes import LocalPrototypes, embed, silho
 from fedsaf.reproduction.figures.style import line_style
 from fedsaf.reproduction.frame import collect
 from fedsaf.reproduction.matching import Matcher
-from tests.reproduction.recorded import record_run, record_uploads
+from tests.reproduction.recorded import record_place, record_uploads
 
 FIGURES = displays("figure")
 GCSA = "CIFAR-10, FedSAF-GCSA"
@@ -24,14 +24,9 @@ GCSA = "CIFAR-10, FedSAF-GCSA"
 @pytest.fixture
 def record(tmp_path):
     """Record a run of a place of a figure, as its sweep would make it."""
-
-    def run(figure, place, name, hits=60, scale="smoke", seed=0, stand_in=False, changes=(), **options):
-        places = {", ".join(filter(None, map(one.name, ROLES))): one for one in FIGURES[figure].places(ROLES, scale)}
-        cell = places[place].cell.on_stand_in() if stand_in else places[place].cell
-        whole = {**cell.config, "seed": seed, "diagnostics_every": 1, **dict(changes)}
-        return record_run(tmp_path / "runs" / name, hits, whole=whole, choices=cell.choices, **options)
-
-    return run
+    return lambda figure, place, name, *arguments, **options: record_place(
+        tmp_path / "runs" / name, figure, place, *arguments, **options
+    )
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ import pytest
 from fedsaf.reproduction.claims.definition import claim_definitions
 from fedsaf.reproduction.selection import table_definitions
 from page import main
-from tests.reproduction.recorded import record_run
+from tests.reproduction.recorded import record_place, record_run
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LOADS = {"src", "href", "srcset", "data", "action", "poster", "background"}
 HITS = {"gcsa0": (62, "fedsaf_gcsa", 0), "gcsa1": (75, "fedsaf_gcsa", 1), "mse0": (9, "fedsaf_mse", 0)}
+NAMES = {"fedsaf_gcsa": "FedSAF-GCSA", "fedsaf_mse": "FedSAF-MSE"}
 
 
 class Page(HTMLParser):
@@ -63,7 +64,7 @@ def parsed(tmp_path):
 
 def record(tmp_path, scale="full"):
     for name, (hits, method, seed) in HITS.items():
-        record_run(tmp_path / "runs" / name, hits, choices={"method": method}, seed=seed, scale=scale)
+        record_place(tmp_path / "runs" / name, "saf-f9", f"CIFAR-10, {NAMES[method]}", hits, scale, seed=seed)
 
 
 def faults(page):
@@ -165,7 +166,7 @@ def test_bad_runs_are_named_and_fill_no_cell(tmp_path, capsys):
     page = Page((tmp_path / "out" / "index.html").read_text(encoding="utf-8"))
     named = "\n".join(faults(page))
     assert "cut: summary.json is missing" in named
-    assert re.search(r"nan: metrics.jsonl, line \d: holds NaN, expected finite numbers", named)
+    assert re.search(r"nan: metrics.jsonl, line \d: is damaged: holds NaN, expected finite numbers", named)
     assert "torn: metrics.jsonl, line 2: is damaged" in named
     assert re.search(
         r"one .* and other .* have seed 0 and one configuration, but different results \(in .*saf-t3", named

@@ -3,7 +3,7 @@
 import pytest
 
 from report import main
-from tests.reproduction.recorded import record_run
+from tests.reproduction.recorded import record_place, record_run
 
 
 def test_every_table_in_three_forms(tmp_path, capsys):
@@ -27,26 +27,26 @@ def test_a_table_that_was_asked_for_and_has_no_run(tmp_path, capsys):
 
 
 def test_figures_by_name_or_target_and_no_table(tmp_path, capsys):
-    record_run(tmp_path / "runs" / "run", 70)
-    arguments = [str(tmp_path / "runs"), "--scale", "full", "--output", str(tmp_path / "out"), "--figure"]
+    record_place(tmp_path / "runs" / "run", "saf-f9", "CIFAR-10, FedSAF-GCSA", 70)
+    arguments = [str(tmp_path / "runs"), "--scale", "smoke", "--output", str(tmp_path / "out"), "--figure"]
     assert main([*arguments, "saf-f9", "figure-7"]) == 0
     assert "saf-f9: drawn, 27 places left out" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["figures"]
     endings = (".csv", ".md", ".pdf", ".png")
-    expected = {f"saf-f{number}_full{ending}" for number in (7, 9) for ending in endings}
+    expected = {f"saf-f{number}_smoke{ending}" for number in (7, 9) for ending in endings}
     names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
-    assert names == expected | {"saf-f7_full_silhouettes.csv"}
+    assert names == expected | {"saf-f7_smoke_silhouettes.csv"}
     assert main([*arguments, "figure-10", "figure-3"]) == 1
     printed = capsys.readouterr().out
-    assert "saf-f10: no finished run of scale full; its runs: figure-10" in printed
-    assert "saf-f3: no finished run of scale full; its runs: table-1, table-2, table-3, table-4" in printed
+    assert "saf-f10: no finished run of scale smoke; its runs: figure-10" in printed
+    assert "saf-f3: no finished run of scale smoke; its runs: table-1, table-2, table-3, table-4" in printed
 
 
 def test_without_a_choice_figures_are_made_too(tmp_path):
-    record_run(tmp_path / "runs" / "run", 70)
-    assert main([str(tmp_path / "runs"), "--scale", "full", "--output", str(tmp_path / "out")]) == 0
+    record_place(tmp_path / "runs" / "run", "saf-f9", "CIFAR-10, FedSAF-GCSA", 70)
+    assert main([str(tmp_path / "runs"), "--scale", "smoke", "--output", str(tmp_path / "out")]) == 0
     names = {path.name for path in (tmp_path / "out" / "figures").glob("*.png")}
-    assert names == {"saf-f6_full.png", "saf-f7_full.png", "saf-f9_full.png"}
+    assert names == {"saf-f6_smoke.png", "saf-f7_smoke.png", "saf-f9_smoke.png"}
 
 
 def test_a_fault_is_printed_with_its_folder_and_ends_in_an_error(tmp_path, capsys):

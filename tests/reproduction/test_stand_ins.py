@@ -7,7 +7,7 @@ import pytest
 
 from fedsaf.assembly import federated_data
 from fedsaf.core.config import flatten
-from fedsaf.reproduction.figures.definition import figure_definitions
+from fedsaf.reproduction.experiments import displays
 from fedsaf.reproduction.selection import table_definitions
 from fedsaf.reproduction.sweep import Composer, runs_of
 
@@ -15,8 +15,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 COMPOSER = Composer(CONF)
 OF_DATA = ("dataset", "partition", "protocol", "num_clients", "batch_size")
 TARGETS = sorted(
-    {table.target for table in table_definitions().values()}
-    | {figure.target for figure in figure_definitions().values() if not figure.tables}
+    {table.target for table in table_definitions().values()} | {figure.target for figure in displays("figure").values()}
 )
 
 

@@ -23,7 +23,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from fedsaf.core.config import SHOWN, ConfigError, check, flatten, nearest
 from fedsaf.core.files import read_json
 from fedsaf.core.identity import config_hash, run_folder
-from fedsaf.reproduction.figures.definition import figure_definitions
+from fedsaf.reproduction.experiments import displays
 from fedsaf.reproduction.selection import SCALES, table_definitions
 from fedsaf.reproduction.stand_ins import stand_in_words
 from fedsaf.tracking.recorder import STATUS, SUMMARY
@@ -77,7 +77,7 @@ def experiments_of(target: str, conf: Path) -> list[str]:
     """
     name = target.replace("-", "_")
     known = sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
-    targets = {one.target for one in (*table_definitions().values(), *figure_definitions().values())}
+    targets = {one.target for one in (*table_definitions().values(), *displays("figure").values())}
     found = [e for e in known if e == name or (target in targets and e.startswith(f"{name}_"))]
     if not found:
         choices = sorted(targets | {e.replace("_", "-") for e in known})

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from fedsaf.reproduction.collect import RecordedRun
-from fedsaf.reproduction.figures.embedding import LocalPrototypes, local_prototypes, silhouette
+from fedsaf.reproduction.figures.prototypes import LocalPrototypes, local_prototypes, silhouette
 from fedsaf.reproduction.measures import MEASURES, Measure, rule_of
 
 

@@ -1,74 +1,81 @@
-"""Figures over whole tables: one spoke per column, one line per row."""
+"""The figure over whole tables: one spoke per column, one line per row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
 
 from fedsaf.reproduction.collect import RecordedRun, SetAside
-from fedsaf.reproduction.figures.definition import FigureDefinition
-from fedsaf.reproduction.figures.numbers import Numbers, Row
+from fedsaf.reproduction.experiments import Display
+from fedsaf.reproduction.figures.papers import SHOWN, BuiltFigure
 from fedsaf.reproduction.measures import DOMAINS
 from fedsaf.reproduction.selection import Labels, TableDefinition, table_definitions
-from fedsaf.reproduction.tables import Cell, FilledTable, fill
+from fedsaf.reproduction.tables import FilledTable, fill
 
 MIN_SPOKES = 3
 """Fewer span no area."""
+RADAR = Display(
+    kind="figure",
+    id="saf-f3",
+    target="figure-3",
+    node={
+        "title": "FedSAF, Fig. 3: all tables at once",
+        "kind": "radar",
+        "tables": [["saf-t1", "saf-t2"], ["saf-t3", "saf-t4", "saf-t5", "saf-t6", "saf-t7"]],
+    },
+    blocks=(),
+)
+"""It has no runs of its own."""
 
 
-def radar(definition: FigureDefinition, scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> Numbers:
+def run_targets(display: Display) -> list[str]:
+    """Return the targets whose runs a figure shows: its own, or those of its tables."""
+    names = [name for panel in display.node.get("tables", []) for name in panel]
+    return [table_definitions()[name].target for name in names] or [display.target]
+
+
+def build_radar(scale: str, runs: Sequence[RecordedRun], aside: Sequence[SetAside]) -> BuiltFigure:
     """Return one row per panel, table column and method, with the distance in points to the best of the column.
 
     A column that fewer than two methods have, on the same data, is no spoke; a panel of fewer than three spokes is left
     out.
     """
-    numbers = Numbers(shown="points below the best method of each column, in the accuracies of the tables")
-    for names in definition.tables:
+    built, kept = BuiltFigure(RADAR, scale, shown=SHOWN["radar"]), []
+    for names in RADAR.node["tables"]:
         tables = [fill(table_definitions()[name], scale, runs, aside) for name in names]
         panel = "Tables " + ", ".join(table.definition.table for table in tables)
-        rows = [row for table in tables for row in _spokes(panel, table, numbers)]
+        rows = [{"panel": panel, **row} for table in tables for row in _spokes(table, built)]
         if len({row["spoke"] for row in rows}) < MIN_SPOKES:
-            numbers.missing.append(f"{panel} (fewer than {MIN_SPOKES} columns have two methods)")
+            built.missing.append(f"{panel} (fewer than {MIN_SPOKES} columns have two methods)")
         else:
-            numbers.rows += rows
-    numbers.missing, numbers.problems = list(dict.fromkeys(numbers.missing)), list(dict.fromkeys(numbers.problems))
-    return numbers
+            kept += rows
+    built.rows = pd.DataFrame(kept)
+    built.order["series"] = list(dict.fromkeys(row["series"] for row in kept))
+    built.missing, built.problems = list(dict.fromkeys(built.missing)), list(dict.fromkeys(built.problems))
+    return built
 
 
-def _spokes(panel: str, table: FilledTable, numbers: Numbers) -> list[Row]:
-    """Return the rows of all columns of a table that are spokes; name what is missing."""
-    rows: list[Row] = []
+def _spokes(table: FilledTable, built: BuiltFigure) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all columns of a table that are spokes; name what is missing."""
     for labels, column in zip(table.definition.columns, zip(*table.cells, strict=True), strict=True):
-        if not _is_summary(table.definition, labels):
-            continue
+        if table.definition.measure.parts is DOMAINS and DOMAINS[labels["setting"]]:
+            continue  # of accuracies per domain only their mean stands for itself
         spoke = f"{table.definition.table}: {', '.join(_varying(table.definition, labels))}"
-        numbers.problems += [f"{spoke}, {cell.labels['method']}: {text}" for cell in column for text in cell.problems]
-        known = [cell for cell in column if cell.ours is not None]
-        data = min((cell.stand_in for cell in known), default="")
-        compared = [cell for cell in known if cell.stand_in == data]
+        built.problems += [f"{spoke}, {cell.labels['method']}: {text}" for cell in column for text in cell.problems]
+        known = [(cell, cell.ours) for cell in column if cell.ours is not None]
+        data = min((cell.stand_in for cell, _ in known), default="")
+        compared = [(cell, ours) for cell, ours in known if cell.stand_in == data]
         if len(compared) < 2:
-            numbers.missing.append(spoke)
+            built.missing.append(spoke)
             continue
-        numbers.missing += [f"{spoke}, {cell.labels['method']}" for cell in column if cell not in compared]
-        best = max(cell.ours.mean for cell in compared)
-        rows += [_row(panel, spoke, cell, best) for cell in compared]
-    return rows
-
-
-def _row(panel: str, spoke: str, cell: Cell, best: float) -> Row:
-    return {
-        "panel": panel,
-        "series": cell.labels["method"],
-        "stand_in": cell.stand_in,
-        "spoke": spoke,
-        "mean": cell.ours.mean,
-        "gap": cell.ours.mean - best,
-        "n": cell.ours.n,
-    }
-
-
-def _is_summary(definition: TableDefinition, column: Labels) -> bool:
-    """Return whether a column stands for itself; of accuracies per domain only their mean does."""
-    return definition.measure.parts is not DOMAINS or not DOMAINS[column["setting"]]
+        names = {cell.labels["method"] for cell, _ in compared}
+        built.missing += [f"{spoke}, {name}" for cell in column if (name := cell.labels["method"]) not in names]
+        best = max(ours.mean for _, ours in compared)
+        for cell, ours in compared:
+            head = {"series": cell.labels["method"], "stand_in": cell.stand_in, "spoke": spoke}
+            yield head | {"mean": ours.mean, "gap": ours.mean - best, "n": ours.n}
 
 
 def _varying(definition: TableDefinition, column: Labels) -> list[str]:
