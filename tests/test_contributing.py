@@ -21,7 +21,7 @@ SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | 
 def follow(section: str, folder: Path) -> Path:
     """Write the files of a section below the folder, run its commands on tiny data, and return the run folder."""
     for block in re.findall(r"```(?:python|yaml)\n(.*?)```", SECTIONS[section], re.DOTALL):
-        path = folder / re.match(r"# (my_parts/[\w./]+)", block)[1]
+        path = folder / re.search(r"^# (my_parts/[\w./]+)", block, re.MULTILINE)[1]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block)
     (commands,) = re.findall(r"```bash\n(.*?)```", SECTIONS[section], re.DOTALL)
@@ -79,6 +79,14 @@ def test_a_partitioner(tmp_path):
     counts = read_json(folder / "partition.json")["counts"]
     for train, test in zip(counts["train"], counts["test"], strict=True):
         assert sum(a + b == 0 for a, b in zip(train, test, strict=True)) == 2
+
+
+def test_a_method(tmp_path):
+    folder = follow("A method", tmp_path)
+    assert last_losses(folder)["mapped_alignment"] > 0
+    assert len(load_file(folder / "prototypes.safetensors")["values"]) == 4
+    weights = [name for path in folder.rglob("client_*.safetensors") for name in load_file(path)]
+    assert any("map" in name for name in weights)
 
 
 def test_every_walk_through_is_followed():
