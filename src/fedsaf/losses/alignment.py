@@ -8,7 +8,6 @@ Dimension letters: n rows, d feature dimension.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar, Protocol
 
 from torch import Tensor
@@ -41,7 +40,7 @@ class AlignmentLoss(Protocol):
 class _OfMatchedRows:
     """A loss that reads rows and targets alone."""
 
-    compare: ClassVar[Callable[[Tensor, Tensor], Tensor]]
+    compare: ClassVar[staticmethod[[Tensor, Tensor], Tensor]]
 
     def __call__(self, rows: Tensor, targets: Tensor, labels: Tensor, table: ClassTable) -> Tensor:
         """Return the loss of matched rows."""
