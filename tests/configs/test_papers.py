@@ -81,7 +81,7 @@ EXPECTED = {
     }
     | {"dataset.splits": ["train"], "partition.classes_per_client": 20},
     ("fedtgp_k7_clients", "scenario=half_of_100"): FEDTGP | {"num_clients": 100, "participation_ratio": 0.5},
-    ("fedtgp_k9", "dataset=tiny_imagenet"): FEDTGP | {"dataset.splits": ["train"]},
+    ("fedtgp_k9_whole", "dataset=tiny_imagenet"): FEDTGP | {"dataset.splits": ["train"]},
     ("fedtgp_k10_cap", "prototype.max_margin=1"): FEDTGP | {"prototype.max_margin": 1, "prototype.epochs": 100},
     ("fedproc_t2", "scenario=fedproc_cifar10", "method=fedproc"): FEDPROC | {"model_group.name": "MOON-CNN"},
     ("fedproc_t2", "scenario=fedproc_cifar10", "method=moon"): FEDPROC | {MU: 5.0},

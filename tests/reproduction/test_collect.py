@@ -74,11 +74,18 @@ def test_a_lost_line_is_noticed(tmp_path):
     assert reason(tmp_path) == ("the records are not as they are written: KeyError('round')", True)
 
 
-@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity"])
 def test_numbers_that_are_none(tmp_path, literal):
     path = record_run(tmp_path / "run") / "metrics.jsonl"
     path.write_text(path.read_text().replace('"pooled": 0.6', f'"pooled": {literal}'))
     assert reason(tmp_path) == (f"metrics.jsonl, line 2: holds {literal}, expected finite numbers", True)
+
+
+def test_a_number_that_is_too_large(tmp_path):
+    path = record_run(tmp_path / "run") / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"pooled": 0.6', '"pooled": 1e999'))
+    text = "metrics.jsonl, line 2: classifier.pooled is inf, expected a share in [0, 1]"
+    assert reason(tmp_path) == (text, True)
 
 
 def test_a_summary_that_does_not_follow_from_its_rows(tmp_path):

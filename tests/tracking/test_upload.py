@@ -16,7 +16,7 @@ from tests.tracking.conftest import clean_environment
 from tests.tracking.wandb_service import KEY, Service, serving
 
 SYNC = Path(__file__).resolve().parents[2] / "src" / "sync.py"
-CONFIG = {"seed": 0, "method": {"name": "prototype", "predictor": "classifier"}}
+CONFIG = {"seed": 0, "method": {"name": "prototype", "reads": ["alignment", "prototype"], "predictor": "classifier"}}
 
 
 def mirror(folder, records, run_id=None):

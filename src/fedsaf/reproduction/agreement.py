@@ -61,7 +61,7 @@ def _labels_of(part: str, required: Requirement) -> tuple[str, ...]:
     """Return under which labels of a part runs must agree in it; () if under all."""
     if part in OF_TRAINING:
         return ()
-    labels = (part, DATASET, "setting") if part in OF_SETTING else (part, DATASET)
+    labels = (part, DATASET, "scenario") if part in OF_SETTING else (part, DATASET)
     return tuple(repr(required.get(label)) for label in labels)
 
 

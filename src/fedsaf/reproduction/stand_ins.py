@@ -51,8 +51,9 @@ def stand_in_words(name: str, config: Mapping[str, Any], scale: str, always: boo
         scale: smoke, small or full.
         always: whether it is replaced at ``small`` wherever it is.
     """
-    is_kept = scale == "small" and not always and _is_here(name, config["dataset"])
-    if name not in STAND_INS or scale == "full" or is_kept:
+    if name not in STAND_INS or scale == "full":
+        return []
+    if scale == "small" and not always and _is_here(name, config["dataset"]):
         return []
     words, needed = STAND_INS[name], config["partition"].get("classes_per_client", 0)
     if words is _IMAGES and needed > _CLASSES:

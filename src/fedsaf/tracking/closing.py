@@ -219,7 +219,8 @@ def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) ->
 
 
 def _settings(run: Run, swept: Sequence[str]) -> dict[str, str]:
-    unread = set(READ_BY_METHOD) - set(_select(run.config, "method.reads") or ())
+    method = run.config.get("method")
+    unread = set(READ_BY_METHOD) - set(method.get("reads") or ()) if method else ()
     choices = {key: None if key in unread else value for key, value in _choices(run).items() if _names_cell(key)}
     if "method" in choices:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
         choices["method"] = _select(run.config, "method.name") or choices["method"]
