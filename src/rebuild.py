@@ -18,16 +18,15 @@ from rich.console import Console
 from fedsaf.core.config import ConfigError
 from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.reproduction.agreement import is_unseen
-from fedsaf.reproduction.experiments import displays
+from fedsaf.reproduction.composer import Composer, seeds_of
+from fedsaf.reproduction.experiments import SCALES, cells, check_scale, displays
 from fedsaf.reproduction.figures.radar import RADAR
 from fedsaf.reproduction.launch import LAUNCHERS, fill, thread_words
 from fedsaf.reproduction.plan import Plan, expected_costs, plan_table
-from fedsaf.reproduction.selection import SCALES, table_definitions
-from fedsaf.reproduction.sweep import Composer, check_scale, runs_of, seeds_of
+from fedsaf.reproduction.selection import table_definitions
 from fedsaf.tracking.location import load_environment
 
 SOURCE = Path(__file__).resolve().parent
-CONF = SOURCE.parent / "conf"
 
 
 def main() -> int:
@@ -35,7 +34,7 @@ def main() -> int:
     leave_on_request()
     options = _parser().parse_intermixed_args()
     load_environment()
-    composer = Composer(CONF)
+    composer = Composer()
     try:
         seeds = seeds_of(options.seeds)
         threads = thread_words(options.launcher, options.jobs)
@@ -45,9 +44,7 @@ def main() -> int:
                 print(f"{options.target} has no runs of its own: it is drawn from those of the tables")
                 return 0
             return _report(options.target, options.scale, composer.compose(options.words)["results_root"])
-        plan = Plan(
-            options.target, options.scale, runs_of(options.target, options.scale, options.words, seeds, composer)
-        )
+        plan = Plan(options.target, options.scale, cells(options.target, options.scale, options.words, seeds, composer))
     except ConfigError as error:
         sys.exit(f"error: {error}")
     for word in options.words if options.scale == "full" else ():

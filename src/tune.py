@@ -16,10 +16,10 @@ import yaml
 from fedsaf.core.config import ConfigError
 from fedsaf.federation.interrupt import EXIT_AGAIN, leave_on_request
 from fedsaf.reproduction.collect import collect
+from fedsaf.reproduction.composer import Composer
+from fedsaf.reproduction.experiments import SCALES, cells
 from fedsaf.reproduction.launch import LAUNCHERS, fill, thread_words
 from fedsaf.reproduction.plan import Plan, expected_costs, plan_table
-from fedsaf.reproduction.selection import SCALES
-from fedsaf.reproduction.sweep import Composer, runs_of
 from fedsaf.reproduction.tuning import EXPERIMENT, check_writable, chosen, score_table, scores, tuned, write_weights
 from fedsaf.tracking.closing import wide_console
 from fedsaf.tracking.location import check_output, load_environment
@@ -41,7 +41,7 @@ def main() -> int:
         if options.write and options.words:
             raise ConfigError(f"--write: weights chosen under {' '.join(options.words)} are not those of the scale")
         composer = Composer(CONF)
-        plan = Plan(EXPERIMENT, options.scale, runs_of(EXPERIMENT, options.scale, options.words, None, composer))
+        plan = Plan(EXPERIMENT, options.scale, cells(EXPERIMENT, options.scale, options.words, None, composer))
         if options.write:
             check_writable(plan.runs)
         jobs = 1 if options.launcher == "basic" else options.jobs

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedsaf.core.config import flatten
-from fedsaf.reproduction.sweep import Composer
+from fedsaf.reproduction.composer import Composer
 
 COMPOSER = Composer(Path(__file__).resolve().parents[2] / "conf")
 

@@ -10,9 +10,10 @@ import pytest
 
 from fedsaf.core.config import ConfigError
 from fedsaf.reproduction import launch
+from fedsaf.reproduction.cell import Cell
 from fedsaf.reproduction.launch import attended, fill, launcher_words, sweeps, thread_words
 from fedsaf.reproduction.plan import Plan
-from fedsaf.reproduction.sweep import PlannedRun
+from tests.reproduction.planned import made_cell
 
 REBUILD = Path(__file__).resolve().parents[2] / "src" / "rebuild.py"
 
@@ -20,7 +21,7 @@ REBUILD = Path(__file__).resolve().parents[2] / "src" / "rebuild.py"
 def runs(**values):
     """Runs of one experiment over the product of two axes."""
     return [
-        PlannedRun("table_3", (f"method={method}", f"seed={seed}"), ("experiment=table_3", "scale=smoke"), {}, {})
+        made_cell("table_3", (f"method={method}", f"seed={seed}"), ("experiment=table_3", "scale=smoke"), {}, {})
         for method in values["method"]
         for seed in values["seed"]
     ]
@@ -99,11 +100,11 @@ def test_sweeps_are_split_until_none_is_too_large():
 @pytest.mark.parametrize(("launcher", "sizes"), [("submitit_local", [2, 2]), ("joblib", [4]), ("basic", [4])])
 def test_a_launcher_that_starts_all_at_once_is_given_no_more_than_go_side_by_side(monkeypatch, launcher, sizes):
     started, planned = [], runs(method="a", seed="0123")
-    monkeypatch.setattr(PlannedRun, "is_finished", False)
+    monkeypatch.setattr(Cell, "is_finished", False)
     monkeypatch.setattr(launch, "start", lambda words, *rest: started.append(words) or len(started) - 1)
     assert fill(Plan("table-3", "smoke", planned), launcher, Path("train.py"), 2) == len(sizes) - 1
     assert [words[-1].count(",") + 1 for words in started] == sizes
-    monkeypatch.setattr(PlannedRun, "is_finished", True)
+    monkeypatch.setattr(Cell, "is_finished", True)
     assert fill(Plan("table-3", "smoke", planned), launcher, Path("train.py"), 2) == 0
 
 
@@ -122,6 +123,7 @@ PARENT = """
 import sys
 from fedsaf.federation.interrupt import leave_on_request
 from fedsaf.reproduction.launch import attended
+from tests.reproduction.planned import made_cell
 leave_on_request()
 sys.exit(attended([sys.executable, "-c", sys.argv[1], sys.argv[2]]))
 """
@@ -171,8 +173,8 @@ def test_no_sweep_is_started_after_one_that_was_asked_to_stop(monkeypatch):
     answers = iter([1, 75, 0])
     monkeypatch.setattr(launch, "start", lambda *words: next(answers))
     planned = [
-        PlannedRun("table_3", (f"dataset={name}",), ("scale=smoke",), {"results_root": "nowhere"}, {}) for name in "abc"
+        made_cell("table_3", (f"dataset={name}",), ("scale=smoke",), {"results_root": "nowhere"}, {}) for name in "abc"
     ]
-    monkeypatch.setattr(PlannedRun, "is_finished", False)
+    monkeypatch.setattr(Cell, "is_finished", False)
     assert fill(Plan("table-3", "smoke", planned), "basic", Path("train.py"), 1) == 75
     assert list(answers) == [0]

@@ -2,16 +2,17 @@
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from fedsaf.core.identity import config_hash
+from fedsaf.reproduction.composer import Composer
+from fedsaf.reproduction.experiments import cells
 from fedsaf.reproduction.plan import Plan, expected_costs, finished_costs, plan_table
 from fedsaf.reproduction.probe import Rates, RunCost, cost_of, measure, probed_costs
-from fedsaf.reproduction.sweep import Composer, PlannedRun, runs_of
+from tests.reproduction.planned import made_cell
 
 CONFIG = {
     "dataset": {"max_samples": 1000},
@@ -32,7 +33,7 @@ CONFIG = {
 def planned(folder: Path, seed=0, **changes):
     own = (f"seed={seed}", *(f"{key}={value}" for key, value in changes.items()))
     config = {**CONFIG, **changes, "seed": seed}
-    run = PlannedRun("table_1", own, (), config, {"dataset": "cifar10", "model_group": "htfe9", "partition": "iid"})
+    run = made_cell("table_1", own, (), config, {"dataset": "cifar10", "model_group": "htfe9", "partition": "iid"})
     run.__dict__["folder"] = folder
     return run
 
@@ -86,7 +87,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 def check_probe(experiment, scale):
     composer = Composer(CONF)
-    run = runs_of(experiment.replace("_", "-"), scale, [], ["0"], composer)[-1]
+    run = cells(experiment.replace("_", "-"), scale, [], ["0"], composer)[-1]
     rates = measure(run, composer)
     assert min(rates.trained, rates.tested) > 0
     cost = cost_of(run, rates)
@@ -183,6 +184,5 @@ def test_minutes_where_they_read_better_and_nothing_to_do(tmp_path):
 
 def test_stand_ins_are_named(tmp_path):
     run = planned(tmp_path / "run")
-    run = replace(run, config={**run.config, "stand_in_for": "cifar10"})
-    run.__dict__["folder"] = tmp_path / "run"
+    run.config["stand_in_for"] = "cifar10"
     assert "embedded data take the place of cifar10" in shown(Plan("table-1", "small", [run]), {})

@@ -7,9 +7,9 @@ import pytest
 
 from fedsaf.assembly import federated_data
 from fedsaf.core.config import flatten
-from fedsaf.reproduction.experiments import displays
+from fedsaf.reproduction.composer import Composer
+from fedsaf.reproduction.experiments import cells, displays
 from fedsaf.reproduction.selection import table_definitions
-from fedsaf.reproduction.sweep import Composer, runs_of
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 COMPOSER = Composer(CONF)
@@ -21,7 +21,7 @@ TARGETS = sorted(
 
 def check(target):
     shared = {}
-    for run in runs_of(target, "smoke", [], ["0"], COMPOSER):
+    for run in cells(target, "smoke", [], ["0"], COMPOSER):
         assert run.config["stand_in_for"], "embedded data need no download"
         key = json.dumps([item for item in flatten(run.config) if item[0].split(".")[0] in OF_DATA])
         shared.setdefault(key, run)
@@ -46,7 +46,7 @@ def test_every_target(target):
 def test_clients_of_many_classes_get_images_of_as_many(scale, monkeypatch, tmp_path):
     monkeypatch.delenv("DATA_ROOT", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    runs = runs_of("fedtgp-k6", scale, [], ["0"], COMPOSER)
+    runs = cells("fedtgp-k6", scale, [], ["0"], COMPOSER)
     many = [run for run in runs if run.config["partition"].get("classes_per_client", 0) > 10]
     assert {(run.choices["dataset"], run.config["dataset"]["num_classes"]) for run in many} == {("synthetic", 40)}
     assert {run.choices["dataset"] for run in runs if run not in many} == {"digits"}

@@ -9,10 +9,12 @@ import yaml
 from fedsaf.core.config import ConfigError
 from fedsaf.data.federated import Validation
 from fedsaf.reproduction.collect import RecordedRun
+from fedsaf.reproduction.composer import Composer
+from fedsaf.reproduction.experiments import cells
 from fedsaf.reproduction.paper import AXES
 from fedsaf.reproduction.selection import requirement_of
-from fedsaf.reproduction.sweep import Composer, PlannedRun, runs_of
 from fedsaf.reproduction.tuning import DEFINITION, Score, chosen, score_table, scores, tuned, write_weights
+from tests.reproduction.planned import made_cell
 from tune import main
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -25,7 +27,7 @@ def planned(alignment, lam, gamma, seed, scale="small", stand_in=None):
         "scale": scale,
         "stand_in_for": stand_in,
     }
-    run = PlannedRun("tune", (), (), config, {"alignment": alignment, "dataset": "cifar10"})
+    run = made_cell("tune", (), (), config, {"alignment": alignment, "dataset": "cifar10"})
     run.__dict__["folder"] = Path(f"{alignment}-{lam}-{gamma}-{seed}")
     return run
 
@@ -128,7 +130,7 @@ def test_the_experiment_never_scores_what_tables_score_and_has_every_pair(monkey
         config = composer.compose(["experiment=tune", f"scale={scale}", *words])
         held = Validation(**config["validation"])
         assert (held.subset, held.folds) == ((1, None) if scale == "small" else (0, 4))
-    runs = runs_of("tune", "small", [], ["0", "1"], composer)
+    runs = cells("tune", "small", [], ["0", "1"], composer)
     found = scores(runs, {})
     assert {score.alignment for score in found} == {"mse", "cosine", "gcsa", "rcsa"}
     assert {score.lacking for score in found} == {2}

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from fedsaf.core.config import ConfigError
+from fedsaf.reproduction.composer import Composer, seeds_of
+from fedsaf.reproduction.experiments import cells, experiments_of
 from fedsaf.reproduction.probe import probed_costs
-from fedsaf.reproduction.sweep import Composer, experiments_of, runs_of, seeds_of
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 REBUILD = CONF.parent / "src" / "rebuild.py"
@@ -39,7 +40,7 @@ def composer():
 )
 def test_words(composer, words, message):
     with pytest.raises(ConfigError) as caught:
-        runs_of("figure-7", "smoke", words, None, composer)
+        cells("figure-7", "smoke", words, None, composer)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -47,7 +48,7 @@ def test_words(composer, words, message):
 def test_a_root_that_is_a_file(composer, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file; expected a folder"):
-        runs_of("figure-7", "smoke", [f"results_root={tmp_path / 'file'}"], None, composer)
+        cells("figure-7", "smoke", [f"results_root={tmp_path / 'file'}"], None, composer)
 
 
 @pytest.mark.parametrize("target", ["table", "figure", "fedtgp", "fedproc", "methods", "", "TABLE-3"])
@@ -70,7 +71,7 @@ def test_seeds():
 
 @pytest.mark.parametrize("content", ["[1]", '"x"', "3", "[" * 100_000, "{"])
 def test_a_status_that_cannot_be_read_is_no_result(composer, tmp_path, content):
-    run = runs_of("figure-7", "smoke", [f"results_root={tmp_path}"], None, composer)[0]
+    run = cells("figure-7", "smoke", [f"results_root={tmp_path}"], None, composer)[0]
     run.folder.mkdir()
     (run.folder / "status.json").write_text(content)
     assert not run.is_finished
@@ -103,7 +104,7 @@ def test_an_environment_file_that_cannot_be_read_is_said(tmp_path):
 def test_a_data_set_of_unknown_size_is_not_measured_and_stops_nothing(composer, tmp_path):
     (tmp_path / "images").mkdir()
     words = ["dataset=imagefolder", f"dataset.path={tmp_path / 'images'}", "method=local"]
-    run = runs_of("figure-7", "full", words, ["0"], composer)[0]
+    run = cells("figure-7", "full", words, ["0"], composer)[0]
     console = Console(file=StringIO(), width=200)
     assert probed_costs([run], composer, console) == {}
     assert "not measured: imagefolder" in console.file.getvalue()

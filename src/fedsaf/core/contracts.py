@@ -7,6 +7,7 @@ or the uploads of one round; none knows ranks, checkpoints or configuration.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -162,7 +163,7 @@ class ClientChannel:
         return {}
 
 
-class Aggregator:
+class Aggregator(ABC):
     """Server half of a channel: takes the uploads of a round, keeps a state, and says what is sent next.
 
     Attributes:
@@ -177,16 +178,16 @@ class Aggregator:
     needs_uploads: bool = True
     asks_first: bool = False
 
-    def prepare(self, context: ServerContext) -> None:
+    def prepare(self, context: ServerContext) -> None:  # noqa: B027  (not every aggregator has a state)
         """Create the initial state; called once."""
 
     def update(self, uploads: Sequence[Upload], round: int) -> dict[str, float]:
         """Take the uploads of one round, in client order; return what is worth recording."""
         return {}
 
+    @abstractmethod
     def broadcast(self) -> Message | None:
         """Return what every client of the next round receives; None while there is nothing."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it broadcasts")
 
     def setup_message(self) -> Message | None:
         """Return what is sent to every client once, before round 0; then `broadcast` repeats it at no cost."""
@@ -229,7 +230,7 @@ class Callback:
         """Run after the last step, before the channels send."""
 
 
-class AuxiliaryModel:
+class AuxiliaryModel(ABC):
     """Builder of a network that is trained, or kept, beside a client's own.
 
     Attributes:
@@ -240,6 +241,7 @@ class AuxiliaryModel:
     shared: bool = False
     lr: float | None = None
 
+    @abstractmethod
     def build(self, context: Any, client: int) -> nn.Module:
         """Return the network with weights from the ambient generator, which the caller seeds.
 
@@ -247,7 +249,6 @@ class AuxiliaryModel:
             context: a `fedsaf.models.groups.ModelContext`: architectures, classes and inputs of the clients.
             client: whose.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what it builds")
 
 
 class Predictor(Protocol):

@@ -15,8 +15,8 @@ from types import FrameType
 
 from fedsaf.core.config import ConfigError, nearest
 from fedsaf.federation.interrupt import EXIT_AGAIN, SIGNALS
+from fedsaf.reproduction.cell import Cell
 from fedsaf.reproduction.plan import Plan
-from fedsaf.reproduction.sweep import PlannedRun
 
 LAUNCHERS: dict[str, tuple[str, ...]] = {
     "basic": (),
@@ -72,7 +72,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def sweeps(runs: Sequence[PlannedRun], most: int | None = None) -> list[list[str]]:
+def sweeps(runs: Sequence[Cell], most: int | None = None) -> list[list[str]]:
     """Return the words of each sweep that together start these runs, and maybe others of the same product.
 
     Runs on different data are different sweeps, since what stands in for data depends on them.
@@ -81,7 +81,7 @@ def sweeps(runs: Sequence[PlannedRun], most: int | None = None) -> list[list[str
         runs: what is to be started.
         most: how many jobs a sweep may have; None for any number.
     """
-    blocks: dict[tuple, list[PlannedRun]] = {}
+    blocks: dict[tuple, list[Cell]] = {}
     for run in runs:
         data = tuple(word for word in run.own if word.startswith(("dataset=", "scenario=")))
         blocks.setdefault((run.experiment, run.frame, data), []).append(run)

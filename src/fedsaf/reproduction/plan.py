@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsaf.core.files import read_json
+from fedsaf.reproduction.cell import Cell
+from fedsaf.reproduction.composer import Composer
 from fedsaf.reproduction.probe import RunCost, kind_of, probed_costs
-from fedsaf.reproduction.sweep import Composer, PlannedRun
 from fedsaf.tracking.recorder import SUMMARY
 
 
@@ -28,10 +29,10 @@ class Plan:
 
     target: str
     scale: str
-    runs: Sequence[PlannedRun]
+    runs: Sequence[Cell]
 
     @property
-    def missing(self) -> list[PlannedRun]:
+    def missing(self) -> list[Cell]:
         """Runs without a result."""
         return [run for run in self.runs if not run.is_finished]
 
@@ -59,7 +60,7 @@ def expected_costs(
     return known | probed_costs(probed, composer, console, words)
 
 
-def finished_costs(runs: Sequence[PlannedRun]) -> dict[Path, RunCost]:
+def finished_costs(runs: Sequence[Cell]) -> dict[Path, RunCost]:
     """Return what runs will need of which finished ones of the same kind and size tell, by folder.
 
     These are medians of the hours that they took, the bytes that they sent, and the bytes of their folders.
@@ -75,14 +76,14 @@ def finished_costs(runs: Sequence[PlannedRun]) -> dict[Path, RunCost]:
     return {run.folder: medians[_size_of(run)] for run in runs if _size_of(run) in medians}
 
 
-def _size_of(run: PlannedRun) -> tuple:
+def _size_of(run: Cell) -> tuple:
     """Return what two runs share that cost alike."""
     config = run.config
     sizes = (config[key] for key in ("rounds", "local_epochs", "num_clients", "participation_ratio", "batch_size"))
     return *kind_of(run), *sizes, config["dataset"].get("max_samples"), config["protocol"]["train_fraction"]
 
 
-def _recorded_cost(run: PlannedRun) -> RunCost:
+def _recorded_cost(run: Cell) -> RunCost:
     summary = read_json(run.folder / SUMMARY) or {}
     disk = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
     return RunCost(summary["seconds"]["total"] / 3600, summary["upload_bytes"] + summary["download_bytes"], disk)

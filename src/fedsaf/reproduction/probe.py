@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedsaf.reproduction.sweep import Composer, PlannedRun
+from fedsaf.reproduction.cell import Cell
+from fedsaf.reproduction.composer import Composer
 
 SIZES: dict[str, tuple[int, int, int]] = {
     "cifar10": (50_000, 10_000, 10),
@@ -73,7 +74,7 @@ class Rates:
     disk: float
 
 
-def kind_of(run: PlannedRun) -> tuple[str, ...]:
+def kind_of(run: Cell) -> tuple[str, ...]:
     """Return what two runs share that cost alike per sample."""
     epochs = run.config["prototype"].get("epochs")
     own = () if epochs is None else (f"S = {epochs}",)
@@ -81,7 +82,7 @@ def kind_of(run: PlannedRun) -> tuple[str, ...]:
 
 
 def probed_costs(
-    runs: Sequence[PlannedRun], composer: Composer, console: Console, words: Sequence[str] = ()
+    runs: Sequence[Cell], composer: Composer, console: Console, words: Sequence[str] = ()
 ) -> dict[Path, RunCost]:
     """Measure one run of each kind; return the cost of every run by its folder.
 
@@ -106,7 +107,7 @@ def probed_costs(
     return {run.folder: cost_of(run, rates[kind_of(run)]) for run in runs if kind_of(run) in rates}
 
 
-def measure(run: PlannedRun, composer: Composer, further: Sequence[str] = ()) -> Rates:
+def measure(run: Cell, composer: Composer, further: Sequence[str] = ()) -> Rates:
     """Run two rounds of this kind with one client per architecture."""
     from fedsaf.assembly import Origin, assemble
     from fedsaf.federation.interrupt import StopRequest
@@ -137,7 +138,7 @@ def measure(run: PlannedRun, composer: Composer, further: Sequence[str] = ()) ->
     )
 
 
-def _short(run: PlannedRun) -> list[str]:
+def _short(run: Cell) -> list[str]:
     """Return the words of a run of this kind on a few synthetic samples."""
     config, name = run.config, run.choices["dataset"]
     clients = len(config["model_group"]["architectures"])
@@ -172,7 +173,7 @@ def _short(run: PlannedRun) -> list[str]:
     ]
 
 
-def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
+def cost_of(run: Cell, rates: Rates) -> RunCost:
     """Return what a whole run needs, from the rates of its kind."""
     config = run.config
     trained, tested = _amounts(run)
@@ -186,7 +187,7 @@ def cost_of(run: PlannedRun, rates: Rates) -> RunCost:
     )
 
 
-def _official(run: PlannedRun) -> tuple[int, int, int]:
+def _official(run: Cell) -> tuple[int, int, int]:
     """Return training samples, test samples and classes of the whole set.
 
     Raises:
@@ -201,7 +202,7 @@ def _official(run: PlannedRun) -> tuple[int, int, int]:
     return dataset["num_samples"], 0, dataset["num_classes"]
 
 
-def _amounts(run: PlannedRun) -> tuple[float, float]:
+def _amounts(run: Cell) -> tuple[float, float]:
     """Return how many samples train at all clients, and how many are tested in an evaluation."""
     config, (train, test, _) = run.config, _official(run)
     samples = _num_samples(run)
@@ -212,7 +213,7 @@ def _amounts(run: PlannedRun) -> tuple[float, float]:
     return samples * fraction, samples * (1 - fraction)
 
 
-def _num_samples(run: PlannedRun) -> int:
+def _num_samples(run: Cell) -> int:
     """Return how many samples a run has at most."""
     config, (train, test, classes) = run.config, _official(run)
     groups = config["num_clients"] if run.choices["partition"] == "by_domain" else 1

@@ -12,9 +12,9 @@ import yaml
 from rich.table import Table
 
 from fedsaf.core.config import ConfigError
+from fedsaf.reproduction.cell import Cell
 from fedsaf.reproduction.collect import RecordedRun
 from fedsaf.reproduction.selection import DEFINITIONS
-from fedsaf.reproduction.sweep import PlannedRun
 
 EXPERIMENT = "tune"
 WEIGHTS = ("proto_weight", "inst_weight")
@@ -45,7 +45,7 @@ class Score:
         return fmean(self.accuracies)
 
 
-def scores(runs: Sequence[PlannedRun], recorded: Mapping[Path, RecordedRun]) -> list[Score]:
+def scores(runs: Sequence[Cell], recorded: Mapping[Path, RecordedRun]) -> list[Score]:
     """Return the score of every pair of weights, in the order of the runs.
 
     Args:
@@ -98,7 +98,7 @@ def tuned(best: Mapping[str, Score]) -> dict[str, dict[str, float]]:
 
 
 def write_weights(
-    best: Mapping[str, Score], runs: Sequence[PlannedRun], conf: Path, definition: Path = DEFINITION
+    best: Mapping[str, Score], runs: Sequence[Cell], conf: Path, definition: Path = DEFINITION
 ) -> list[Path]:
     """Write what the scale has from then on wherever a loss is chosen.
 
@@ -127,7 +127,7 @@ def write_weights(
     return [*written, definition]
 
 
-def check_writable(runs: Sequence[PlannedRun]) -> None:
+def check_writable(runs: Sequence[Cell]) -> None:
     """Raise a ConfigError unless weights that are chosen by these runs mean something for their scale."""
     scale, stand_in = runs[0].config["scale"], runs[0].config["stand_in_for"]
     if scale == "smoke" or stand_in:
