@@ -167,7 +167,7 @@ def test_bad_runs_are_named_and_give_no_verdict(tmp_path):
     assert any("NaN" in text and text.startswith("gcsa_0_0.1_full") for text in effect.problems)
     assert any("different results" in text for text in effect.problems)
     text = document(judge_all([claim_definitions()[STRUCTURE]], ["full"], *collect([tmp_path])), "")
-    assert "- **does not count**: gcsa_0_0.1_full: metrics.jsonl, line 2: holds NaN" in text
+    assert "- **does not count**: gcsa_0_0.1_full: metrics.jsonl, line 2: is damaged: holds NaN" in text
 
 
 def test_bytes_are_decided_by_one_run(tmp_path):

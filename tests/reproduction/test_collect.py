@@ -78,7 +78,7 @@ def test_a_lost_line_is_noticed(tmp_path):
 def test_numbers_that_are_none(tmp_path, literal):
     path = record_run(tmp_path / "run") / "metrics.jsonl"
     path.write_text(path.read_text().replace('"pooled": 0.6', f'"pooled": {literal}'))
-    assert reason(tmp_path) == (f"metrics.jsonl, line 2: holds {literal}, expected finite numbers", True)
+    assert reason(tmp_path) == (f"metrics.jsonl, line 2: is damaged: holds {literal}, expected finite numbers", True)
 
 
 def test_a_number_that_is_too_large(tmp_path):

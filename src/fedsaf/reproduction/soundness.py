@@ -124,10 +124,8 @@ def _refuse(literal: str) -> None:
 def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=_refuse)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UnusableRun(f"{where}: is damaged: {error}") from error
-    except ValueError as error:  # a literal that is no number
-        raise UnusableRun(f"{where}: {error}") from error
     if not isinstance(value, dict):
         raise UnusableRun(f"{where}: holds a {type(value).__name__}, expected an object")
     return value
