@@ -28,12 +28,12 @@ for (const table of document.querySelectorAll("table.data")) {
   controls.append(count);
   table.parentElement.before(controls);
 
+  const texts = new Map(rows.map((row) => [row, row.innerText.toLowerCase()]));  // what is seen, not what is folded away
   const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      const fits = inScale(row) && words.every((word) => text.includes(word)) && choices.every(
+      const fits = inScale(row) && words.every((word) => texts.get(row).includes(word)) && choices.every(
         (select, column) => !select || !select.value || row.cells[column].dataset.value === select.value);
       row.hidden = !fits;
       shown += fits;
