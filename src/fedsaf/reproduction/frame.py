@@ -26,9 +26,8 @@ from fedsaf.reproduction.soundness import (
     read_object,
     sound_records,
 )
-from fedsaf.tracking.domains import client_domains
 from fedsaf.tracking.recorder import CLIENTS, METRICS, PARTITION, STATES, STATUS, SUMMARY
-from fedsaf.tracking.summary import predictors
+from fedsaf.tracking.summary import client_domains, predictors
 
 GROUPS = (
     *("dataset", "partition", "model_group", "method", "alignment", "prototype"),

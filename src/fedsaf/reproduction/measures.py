@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from fedsaf.reproduction.collect import RecordedRun
-from fedsaf.tracking.domains import DOMAIN_MEAN
+from fedsaf.tracking.summary import DOMAIN_MEAN
 
 MIB = 2**20
 FLOAT_BYTES = 4

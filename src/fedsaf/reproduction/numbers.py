@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedsaf.reproduction.figures.prototypes import local_prototypes, silhouettes
 from fedsaf.reproduction.frame import Run
-from fedsaf.tracking.domains import DOMAIN_MEAN
+from fedsaf.tracking.summary import DOMAIN_MEAN
 
 MIB = 2**20
 FLOAT_BYTES = 4

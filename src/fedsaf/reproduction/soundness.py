@@ -11,9 +11,8 @@ from typing import Any
 import yaml
 
 from fedsaf.core.identity import config_hash
-from fedsaf.tracking.domains import client_domains, domain_accuracies
 from fedsaf.tracking.recorder import CLIENTS, METRICS, PARTITION, SUMMARY, TIMING
-from fedsaf.tracking.summary import predictors, summarise_rows
+from fedsaf.tracking.summary import client_domains, domain_accuracies, predictors, summarise_rows
 
 CONFIG = "config.yaml"
 WRITTEN_BESIDE = ("choices", "overrides")

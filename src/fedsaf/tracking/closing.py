@@ -17,9 +17,8 @@ from rich.table import Table
 
 from fedsaf.core.config import plain
 from fedsaf.core.files import read_json
-from fedsaf.tracking.domains import DOMAIN_MEAN
 from fedsaf.tracking.recorder import STATUS, SUMMARY
-from fedsaf.tracking.summary import PREDICTORS
+from fedsaf.tracking.summary import DOMAIN_MEAN, PREDICTORS
 
 ALWAYS_SHOWN = ("method", "alignment", "partition")
 SEED = "seed"

@@ -17,8 +17,7 @@ from typing import Any
 
 from fedsaf.core.files import read_json, write_atomically
 from fedsaf.core.types import RoundRecord
-from fedsaf.tracking.domains import client_domains, domain_accuracies
-from fedsaf.tracking.summary import predictors, summarise_rows
+from fedsaf.tracking.summary import client_domains, domain_accuracies, predictors, summarise_rows
 
 METRICS, CLIENTS, TIMING = "metrics.jsonl", "clients.jsonl", "timing.jsonl"
 SUMMARY, STATUS, PARTITION = "summary.json", "status.json", "partition.json"

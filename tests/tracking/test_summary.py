@@ -6,8 +6,8 @@ import pytest
 
 from fedsaf.core.types import RoundRecord
 from fedsaf.tracking.closing import MAX_DOMAINS, run_table, wide_console
-from fedsaf.tracking.domains import client_domains, domain_accuracies
 from fedsaf.tracking.recorder import Recorder
+from fedsaf.tracking.summary import client_domains, domain_accuracies
 
 SIZES = (10, 30, 60)
 GROUPS = ["photo", "sketch", "photo"]
