@@ -5,7 +5,7 @@ A cell is a configuration without its seed. Its numbers come from runs that fini
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +66,8 @@ def settings_of(runs: Sequence[Run]) -> list[dict[str, str]]:
     Keys whose value all runs share are left out, except method, alignment and partition; the seed always is. A key that
     a run lacks is shown as ``-``.
     """
-    swept = {name for run in runs for name in _overridden(run) if not any(name in _choices(other) for other in runs)}
+    chosen = {group for run in runs for group in run.config.get("choices", {})}
+    swept = {name for run in runs for name in _overridden(run)} - chosen
     full = [_settings(run, sorted(swept)) for run in runs]
     keys = list(dict.fromkeys(key for settings in full for key in settings))
     varied = [key for key in keys if len({settings.get(key, ABSENT) for settings in full}) > 1]
@@ -80,9 +81,9 @@ def cells(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
     Two finished runs of one cell with the same seed but different configuration hashes differ in something that no
     setting shows: they are set apart by their hash, never averaged. The same run met twice counts once.
     """
-    groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[Run]] = defaultdict(list)
     for shown, run in zip(settings_of(runs), runs, strict=True):
-        groups.setdefault(tuple(shown.items()), []).append(run)
+        groups[tuple(shown.items())].append(run)
     result = []
     for settings, members in groups.items():
         hashes = {(run.config.get(SEED), run.summary["config_hash"]) for run in members if run.summary}
@@ -97,13 +98,12 @@ def cells(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
 def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
     """Return one line per cell: mean and population standard deviation over seeds, and how many runs are behind it.
 
+    ``n`` counts finished runs with a number; the standard deviation divides by n, and one run has none.
+
     Args:
         runs: jobs of a sweep, or run folders.
         predictor: prediction rule, such as classifier or nearest_prototype.
         measure: pooled or client_mean.
-
-    Returns:
-        The table. ``n`` counts finished runs with a number; the standard deviation divides by n, and one run has none.
     """
     table = Table(
         title=f"{predictor.replace('_', ' ')} accuracy in %, {measure.replace('_', ' ')}: mean ± std over n seeds",
@@ -220,16 +220,13 @@ def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) ->
 def _settings(run: Run, swept: Sequence[str]) -> dict[str, str]:
     method = run.config.get("method")
     unread = set(READ_BY_METHOD) - set(method.get("reads") or ()) if method else ()
-    choices = {key: None if key in unread else value for key, value in _choices(run).items() if _names_cell(key)}
-    if "method" in choices:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
-        choices["method"] = _select(run.config, "method.name") or choices["method"]
-    numbers = {key: value for key, value in run.config.items() if isinstance(value, int | float) and _names_cell(key)}
-    values = {**choices, **numbers, **{key: _select(run.config, key) for key in swept}}
+    values = {key: None if key in unread else value for key, value in run.config.get("choices", {}).items()}
+    if "method" in values:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
+        values["method"] = _select(run.config, "method.name") or values["method"]
+    values |= {key: value for key, value in run.config.items() if isinstance(value, int | float)}
+    values = {key: value for key, value in values.items() if _names_cell(key)}
+    values |= {key: _select(run.config, key) for key in swept}
     return {key: ABSENT if value is None else str(value) for key, value in values.items()}
-
-
-def _choices(run: Run) -> Mapping[str, Any]:
-    return run.config.get("choices", {})
 
 
 def _overridden(run: Run) -> list[str]:
