@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ class Origin:
         content = {**self.config, "choices": dict(self.choices), "overrides": self.words}
         write_atomically(self.folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
         record = environment(threads=job.fabric.threads_per_rank) | {"ranks": job.fabric.num_ranks}
-        write_atomically(self.folder / "environment.json", _json(record))
+        write_atomically(self.folder / "environment.json", json.dumps(record, indent=2, sort_keys=True) + "\n")
         write_fingerprint(self.folder, self.config, job.data.dataset, (record["git"] or {}).get("commit"))
         job.data.record.save(self.folder)
         if not (self.folder / "partition.png").exists():
@@ -157,13 +158,7 @@ def _start_tracker(tracker: Any, origin: Origin, run_id: str | None) -> Any:
     return tracker
 
 
-def _pick(kind: type, config: Mapping[str, Any]) -> Any:
+def _pick(kind: type[Any], config: Mapping[str, Any]) -> Any:
     """Build a settings record from the keys of the same names, those of the protocol where it has them."""
     protocol = config["protocol"]
-    return kind(**{name: (protocol if name in protocol else config)[name] for name in kind.__dataclass_fields__})
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    import json
-
-    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+    return kind(**{one.name: (protocol if one.name in protocol else config)[one.name] for one in fields(kind)})

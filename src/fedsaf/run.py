@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -99,7 +99,7 @@ def _is_finished(folder: Path, expected: str) -> bool:
     return True
 
 
-def _changed(folder: Path, config: dict[str, Any], load: Callable[[], Data]) -> str:
+def _changed(folder: Path, config: Mapping[str, Any], load: Callable[[], Data]) -> str:
     """Return in words what is no longer as it was when a run was made; log what is not either, but may not matter."""
     found = changes_since(folder, config, load)
     for note in found.notes:

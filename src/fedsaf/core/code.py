@@ -29,22 +29,20 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
         are the file of its module and those in the same folder that it imports, directly or by each other. ``version``
         of fedsaf, and ``sha256`` of its source as far as it changes a number.
     """
-    own: dict[str, dict[str, str]] = {}
-    libraries: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, dict[str, str]]] = {"own": {}, "libraries": {}}
     for target in sorted({target for part in PARTS for target in _targets(config.get(part))}):
         file, name = _module_file(target), target.rpartition(".")[2]
         if file is None or PACKAGE in file.parents:
             continue
-        installed = _is_installed(file)
-        sums = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in ([file] if installed else _reached(file))}
-        kind = libraries if installed else own
-        kind[name] = kind.get(name, {}) | sums
+        kind, files = ("libraries", [file]) if _is_installed(file) else ("own", _reached(file))
+        sums = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+        found[kind][name] = found[kind].get(name, {}) | sums
     digest = hashlib.sha256()
     for file in sorted(PACKAGE.rglob("*.py")):
         inside = file.relative_to(PACKAGE)
         if inside.parts[0] not in WITHOUT_RESULT:
             digest.update(f"{inside.as_posix()}\n".encode() + file.read_bytes())
-    return {"own": own, "libraries": libraries, "version": _version(), "sha256": digest.hexdigest()}
+    return {**found, "version": version_of("fedsaf"), "sha256": digest.hexdigest()}
 
 
 def git_state(folder: Path = PACKAGE) -> dict[str, Any] | None:
@@ -110,8 +108,9 @@ def _reached(file: Path) -> list[Path]:
     return sorted(found)
 
 
-def _version() -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None if it is missing."""
     try:
-        return version("fedsaf")
+        return version(package)
     except PackageNotFoundError:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,9 +26,6 @@ CONF = (Path(__file__).parents[1] / "conf").resolve()
 
 MAX_LISTED = 60
 """How many choices a message lists."""
-
-SWITCHES = ("progress", "force", "stop_on_failure")
-COUNTS = ("rounds", "num_clients", "local_epochs", "batch_size", "feature_dim", "eval_batch_size", "eval_every")
 
 
 class ConfigError(ValueError):
@@ -65,6 +62,33 @@ def _missing(node: Any, key: str = "") -> Iterator[str]:
             yield from _missing(value, f"{key}.{index}")
 
 
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 < value <= 1
+
+
+SWITCHES = ("progress", "force", "stop_on_failure")
+COUNTS = ("rounds", "num_clients", "local_epochs", "batch_size", "feature_dim", "eval_batch_size", "eval_every")
+EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(COUNTS, (lambda value: _is_int(value) and value >= 1, "a whole number >= 1")),
+    **dict.fromkeys(SWITCHES, (lambda value: isinstance(value, bool), "true or false")),
+    "seed": (lambda value: value is None or _is_int(value), "a whole number, or null"),
+    "participation_ratio": (_is_share, "a number in (0, 1], 1 for everyone"),
+    "results_root": (lambda value: isinstance(value, str) and value != "", "the name of a folder"),
+    "diagnostics_every": (lambda value: _is_int(value) and value >= 0, "a whole number >= 0, 0 for never"),
+    "checkpoint_overhead": (_is_share, "a share in (0, 1]"),
+    "on_client_error": (lambda value: value in ("stop", "skip"), "stop or skip"),
+}
+"""Keys at the top: whether a value can be run, and in words which can."""
+
+
 def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     """Refuse what cannot be run.
 
@@ -75,24 +99,10 @@ def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     Raises:
         ConfigError: naming the key, what came and what was expected.
     """
-    for key in COUNTS:
-        _expect(_is_int(config[key]) and config[key] >= 1, key, config[key], "a whole number >= 1")
-    for key in SWITCHES:
-        _expect(isinstance(config[key], bool), key, config[key], "true or false")
-    _expect(config["seed"] is None or _is_int(config["seed"]), "seed", config["seed"], "a whole number, or null")
-    ratio = config["participation_ratio"]
-    _expect(_is_number(ratio) and 0 < ratio <= 1, "participation_ratio", ratio, "a number in (0, 1], 1 for everyone")
-    root = config["results_root"]
-    _expect(isinstance(root, str) and bool(root), "results_root", root, "the name of a folder")
-    every = config["diagnostics_every"]
-    _expect(_is_int(every) and every >= 0, "diagnostics_every", every, "a whole number >= 0, 0 for never")
-    share = config["checkpoint_overhead"]
-    _expect(_is_number(share) and 0 < share <= 1, "checkpoint_overhead", share, "a share in (0, 1]")
-    policy = config["on_client_error"]
-    _expect(policy in ("stop", "skip"), "on_client_error", policy, "stop or skip")
-    partition = config["partition"]
-    for key in {"alpha", "beta"} & set(partition):
-        value = partition[key]
+    for key, (can_be_run, expected) in EXPECTED.items():
+        _expect(can_be_run(config[key]), key, config[key], expected)
+    for key in {"alpha", "beta"} & set(config["partition"]):
+        value = config["partition"][key]
         _expect(_is_number(value) and value > 0, f"partition.{key}", value, "a number > 0, for example 0.1")
     for key, value in config["alignment"].items():
         if key.endswith("_weight"):
@@ -102,6 +112,11 @@ def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     check_choices(config["method"], chosen)
 
 
+def _expect(condition: bool, key: str, value: Any, expected: str) -> None:
+    if not condition:
+        raise ConfigError(f"{key} is {value!r}; expected {expected}")
+
+
 def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     """Refuse choices that the method would not read, so that no run carries a label it does not deserve.
 
@@ -109,25 +124,21 @@ def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
         method: the method's node: ``name`` and, unless empty, ``reads`` (groups free to choose) and ``fixes`` (groups
             it chooses itself, whose values may still be set).
         chosen: groups the user touched, with the choice or with the word that set a value.
-
-    Raises:
-        ConfigError: naming group, choice and method.
     """
     for group in ("alignment", "prototype"):
-        word = chosen.get(group)
-        if word is None:
+        word, reads = chosen.get(group), method.get("reads", ())
+        if word is None or group in reads:
             continue
-        if group in method.get("fixes", ()):
-            if "=" not in word:
-                raise ConfigError(
-                    f"{group}={word} was chosen, but method={method['name']} does not read it: its own {group} is what "
-                    f"makes this method; values can be set ({group}.KEY=...), another {group} needs method=prototype"
-                )
-        elif group not in method.get("reads", ()):
-            reads = ", ".join(method.get("reads", ())) or "neither alignment nor prototype"
+        if group not in method.get("fixes", ()):
             raise ConfigError(
-                f"{group}={chosen[group]} was chosen, but method={method['name']} does not read it (it reads {reads}); "
-                f"leave it out, or take method=prototype, which combines any alignment with any constructor"
+                f"{group}={word} was chosen, but method={method['name']} does not read it (it reads "
+                f"{', '.join(reads) or 'neither alignment nor prototype'}); leave it out, or take method=prototype, "
+                "which combines any alignment with any constructor"
+            )
+        if "=" not in word:
+            raise ConfigError(
+                f"{group}={word} was chosen, but method={method['name']} does not read it: its own {group} is what "
+                f"makes this method; values can be set ({group}.KEY=...), another {group} needs method=prototype"
             )
 
 
@@ -155,16 +166,3 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"choose one of {', '.join(known)}" if len(known) <= MAX_LISTED else "see python src/train.py --help"
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _expect(condition: bool, key: str, value: Any, expected: str) -> None:
-    if not condition:
-        raise ConfigError(f"{key} is {value!r}; expected {expected}")

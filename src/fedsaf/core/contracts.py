@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -35,48 +35,12 @@ class Outputs(NamedTuple):
     auxiliary: Mapping[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  (never written)
 
 
-class SplitNetwork(Protocol):
-    """A network in two parts, x -> z -> logits: the feature extractor f and the classifier h of the papers."""
-
-    backbone: nn.Module
-    head: nn.Module
-    feature_dim: int
-
-    def features(self, x: Tensor) -> Tensor:
-        """Map inputs to z (B, d)."""
-        ...
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map inputs to z (B, d) and logits (B, C)."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """As of `torch.nn.Module`."""
-        ...
-
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """As of `torch.nn.Module`."""
-        ...
-
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """As of `torch.nn.Module`."""
-        ...
-
-    def get_parameter(self, target: str) -> nn.Parameter:
-        """As of `torch.nn.Module`."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """As of `torch.nn.Module`."""
-        ...
-
-
 class Client(Protocol):
     """The client at work, as terms, channels, callbacks and predictors see it.
 
     Attributes:
-        model: its own network.
-        auxiliary: networks trained beside it, by name.
+        model: its own network, x -> z -> logits: ``backbone`` and ``head`` (f and h of the papers), and ``features``.
+        auxiliary: a `torch.nn.ModuleDict` of networks trained beside it.
         received: what its channels unpacked at the start of the round, by channel.
         memory: tensors it finds again at its next participation, by name; in every checkpoint.
         scratch: notes of this round; never kept.
@@ -86,8 +50,8 @@ class Client(Protocol):
         feature_dim: d.
     """
 
-    model: Any  # a SplitNetwork, and a torch module
-    auxiliary: Any  # a torch ModuleDict
+    model: Any
+    auxiliary: Any
     received: dict[str, Any]
     memory: dict[str, Tensor]
     scratch: dict[str, Any]
@@ -100,39 +64,30 @@ class Client(Protocol):
     @property
     def device(self) -> torch.device:
         """Where it works."""
-        ...
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return z (B, d) and logits (B, C), by which it is scored."""
-        ...
 
     def objective(self, step: StepView) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of its loss terms, and the value of each."""
-        ...
 
     def train(self, mode: bool = True) -> Any:
-        """As of `torch.nn.Module`."""
-        ...
+        """As of `torch.nn.Module`, like the two below."""
 
-    def eval(self) -> Any:
-        """As of `torch.nn.Module`."""
-        ...
+    def eval(self) -> Any: ...  # noqa: D102
 
-    def modules(self) -> Iterator[nn.Module]:
-        """As of `torch.nn.Module`."""
-        ...
+    def modules(self) -> Iterator[nn.Module]: ...  # noqa: D102
 
 
 class Term(Protocol):
-    """A loss term.
-
-    A constant without graph (``requires_grad`` False) says that the term had nothing to act on in this step; it is
-    then neither added nor counted as active.
-    """
+    """A loss term."""
 
     def __call__(self, view: StepView) -> Tensor:
-        """Return the scalar value of this term for one step."""
-        ...
+        """Return the scalar value for one step.
+
+        A constant without graph (``requires_grad`` False) says that there was nothing to act on: it is neither added
+        nor counted as active.
+        """
 
 
 class ForwardRule(Protocol):
@@ -140,14 +95,10 @@ class ForwardRule(Protocol):
 
     def __call__(self, client: Client, x: Tensor) -> Outputs:
         """Return the outputs for a batch, in training and in evaluation."""
-        ...
 
 
 class ClientChannel:
-    """Client half of a channel: what a client makes of a message, and what it sends.
-
-    It knows one client and one message, and keeps nothing in itself.
-    """
+    """Client half of a channel: what a client makes of a message, and what it sends. It keeps nothing in itself."""
 
     def receive(self, client: Client, message: Message | None) -> None:
         """Unpack what the server sent, before local training and before evaluation; None if it sent nothing."""
@@ -167,11 +118,10 @@ class Aggregator(ABC):
     """Server half of a channel: takes the uploads of a round, keeps a state, and says what is sent next.
 
     Attributes:
-        needs_counts: whether it reads the part ``counts``, the samples behind each row; otherwise that part stays at
-            the client, which costs less and tells less.
-        needs_uploads: whether it reads uploads at all; otherwise clients neither collect nor send any.
-        asks_first: whether all clients upload once before round 0, under the initial broadcast and untrained;
-            `update` then sees these uploads as round -1.
+        needs_counts: whether it reads the part ``counts``, the samples behind each row; else that stays at the client.
+        needs_uploads: whether it reads uploads at all; else clients neither collect nor send any.
+        asks_first: whether all clients upload once before round 0, under the initial broadcast and untrained; `update`
+            sees these uploads as round -1.
     """
 
     needs_counts: bool = False
@@ -243,22 +193,17 @@ class AuxiliaryModel(ABC):
 
     @abstractmethod
     def build(self, context: Any, client: int) -> nn.Module:
-        """Return the network with weights from the ambient generator, which the caller seeds.
+        """Return the network of a client, with weights from the ambient generator, which the caller seeds.
 
-        Args:
-            context: a `fedsaf.models.groups.ModelContext`: architectures, classes and inputs of the clients.
-            client: whose.
+        ``context`` is a `fedsaf.models.groups.ModelContext`: architectures, classes and inputs of the clients.
         """
 
 
 class Predictor(Protocol):
     """A prediction rule: how a client answers, from its features and logits."""
 
-    NOTHING: ClassVar[int] = -1
-
     def __call__(self, client: Client, z: Tensor, logits: Tensor) -> Tensor:
         """Return the predicted class of each row, (B,) int64; -1 where no answer is possible."""
-        ...
 
 
 def restore(owner: str, current: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:

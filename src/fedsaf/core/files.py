@@ -16,15 +16,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A reader, a kill or a power loss meets the old content or the new one, never a part: the file is synced before it is
     renamed, the folder after it. An error in the block removes what was written and leaves ``path`` alone; a kill
-    leaves ``.<name>.<pid>.partial``, see `remove_leftovers`.
-
-    Args:
-        path: the file to replace or to make; its folder must be there.
+    leaves ``.<name>.<pid>.partial``, see `remove_leftovers`. The folder must be there.
 
     Raises:
         OSError: the file cannot be written.
     """
-    path = Path(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield aside

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,15 +24,15 @@ MANY = 1000
 
 
 class Data(Protocol):
-    """What is asked of a data set: where it was read from, and the SHA-256 of what was read."""
+    """What is asked of a data set."""
 
     @property
     def files(self) -> Sequence[Path]:
-        """The files; empty where none was read."""
+        """Where it was read from; empty where no file was."""
 
     @property
     def fingerprint(self) -> str:
-        """Hexadecimal digits."""
+        """SHA-256 of what was read."""
 
 
 @dataclass
@@ -44,19 +44,12 @@ class Changes:
         notes: what may not matter, one sentence each: code of fedsaf or of a library, data that are gone.
     """
 
-    parts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    parts: list[str]
+    notes: list[str]
 
 
 def write_fingerprint(folder: Path, config: Mapping[str, Any], data: Data, commit: str | None) -> None:
-    """Record what a run is made of.
-
-    Args:
-        folder: run folder.
-        config: resolved configuration.
-        data: as loaded for this run.
-        commit: of the source tree, if it is known.
-    """
+    """Record what a run is made of: resolved configuration, data as loaded, commit of the source tree if known."""
     _write(folder, {"code": {**code_of(config), "commit": commit}, "data": _data_of(config, data)})
 
 
@@ -75,12 +68,9 @@ def changes_since(folder: Path, config: Mapping[str, Any], load: Callable[[], Da
     and only other content is a change; the same content is noted with its new sizes and times. Not seen: files that a
     table names in its rows, and a change that keeps size and time.
 
-    Args:
-        folder: run folder.
-        config: resolved configuration, of the same identity as the run's.
-        load: loads the data of ``config``; may raise ValueError or OSError.
+    ``config`` is resolved and of the same identity as the run's; ``load`` may raise ValueError or OSError.
     """
-    recorded, found = read_fingerprint(folder), Changes()
+    recorded, found = read_fingerprint(folder), Changes([], [])
     code, data = _node(recorded, "code"), _node(recorded, "data")
     if code:
         _compare_code(code, code_of(config), found)
@@ -148,8 +138,7 @@ def _data_of(config: Mapping[str, Any], data: Data) -> dict[str, Any]:
 def _look(folder: str, kinds: Sequence[str], by_name: bool) -> Any:
     """Return size and time of each file of some kinds in a folder, by name, and null for each folder in it.
 
-    Returns:
-        A checksum of this instead, unless it is wanted by name; None if there is no such folder.
+    A checksum of this instead, unless it is wanted by name; None if there is no such folder.
     """
     seen: dict[str, str | None] = {}
     with suppress(OSError), os.scandir(_place(folder)) as entries:

@@ -123,7 +123,7 @@ def run_folder(config: Mapping[str, Any], choices: Mapping[str, str]) -> Path:
     """Return the folder that holds this run, or will hold it.
 
     A run whose choices were called otherwise when it was made (a preset written out, a renamed file of ``conf/``) is
-    the same run: it is found by its hash. A forced run replaces none but that of its own name.
+    found by its hash. A forced run replaces none but that of its own name.
     """
     root = Path(config["results_root"])
     named = root / run_name(config, choices)

@@ -15,12 +15,9 @@ LATER = "${"
 def case(key: Any, entries: Mapping[Any, Any]) -> Any:
     r"""Return the entry of a key, or the one called ``default``.
 
-    In a configuration entries may be interpolations. OmegaConf resolves all of them, chosen or not; one that holds only
-    if it is chosen is written in quotes and escaped, as ``{public:'\${protocol.epochs}',default:1}``.
-
-    Args:
-        key: what decides; None, or a key without an entry, takes ``default``.
-        entries: what there is to choose from.
+    None, or a key without an entry, takes ``default``. In a configuration entries may be interpolations. OmegaConf
+    resolves all of them, chosen or not; one that holds only if it is chosen is written in quotes and escaped, as
+    ``{public:'\${protocol.epochs}',default:1}``.
 
     Raises:
         ValueError: neither an entry nor a default; names the key and the entries.

@@ -1,7 +1,6 @@
-"""All randomness is a function of coordinates: (seed, purpose, round, client).
+"""All randomness is a function of coordinates (seed, purpose, round, client), never of a global stream.
 
-No part draws from a global stream, so neither the order of clients, nor the number of ranks, nor a restart can
-change a draw, and no generator state needs to be saved.
+So neither the order of clients, nor the number of ranks, nor a restart can change a draw, and no state is saved.
 """
 
 from __future__ import annotations

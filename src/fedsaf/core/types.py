@@ -25,8 +25,7 @@ class StepView:
         y: (B,) int64 labels.
         z: (B, d) representations.
         logits: (B, C).
-        round: index t of the communication round, from 0.
-        rounds: number T of communication rounds.
+        round: index t of the communication round, from 0, of T = ``rounds``.
         received: what the channels unpacked at the start of the round, by channel.
         model: the client's own model, for terms on parameters.
         auxiliary: auxiliary models of the client by name.
@@ -60,14 +59,9 @@ class Upload:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What the clients' images are like.
+    """What the clients' images are like: 1 (grey) or 3 (RGB) ``channels``, ``size`` pixels a side.
 
-    Attributes:
-        channels: 1 (grey) or 3 (RGB).
-        size: side in pixels.
-        mean: per channel, of x / 255.
-        std: per channel, of x / 255.
-        fingerprint: of the data set.
+    ``mean`` and ``std`` are per channel, of x / 255; ``fingerprint`` is that of the data set.
     """
 
     channels: int
@@ -87,11 +81,9 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class TokenFacts:
-    """What the clients' sequences are like: int64 token ids, cut or padded to one length with the id 0.
+    """What the clients' sequences are like: int64 token ids, cut or padded with the id 0 to one ``length`` L.
 
-    Attributes:
-        length: L, tokens per sequence.
-        num_tokens: V, size of the vocabulary with its special tokens.
+    ``num_tokens`` is V, the size of the vocabulary with its special tokens.
     """
 
     length: int
@@ -108,11 +100,7 @@ class TokenFacts:
 
 @dataclass(frozen=True)
 class CountFacts:
-    """What the clients' bags of words are like: float32 counts.
-
-    Attributes:
-        dim: words that are counted.
-    """
+    """What the clients' bags of words are like: float32 counts of ``dim`` words."""
 
     dim: int
 
@@ -136,11 +124,10 @@ class ServerContext:
     Attributes:
         num_classes: C.
         feature_dim: d.
-        seed: run seed.
         rounds: T.
         num_clients: N.
         class_counts: (N, C) int64, training samples per client and class, for methods in which clients tell them once.
-        initial: scope ("all", "head", a auxiliary's name, ...) to the parameters the server starts from; the same draw
+        initial: scope ("all", "head", an auxiliary's name, ...) to the parameters the server starts from; the same draw
             for every method of a seed.
         class_names: of the C classes; empty if unknown.
         images: what the clients' images are like; None if they are not images.
@@ -162,7 +149,6 @@ class ClientResult:
     """What local training of one client brings home.
 
     Attributes:
-        client: client id.
         uploads: message by channel.
         num_samples: size of the training part.
         num_batches: optimiser steps taken.
