@@ -23,7 +23,6 @@ from fedsaf.federation.job import Job, Outputs, RunSettings
 from fedsaf.federation.local_training import LocalTrainingPlan
 from fedsaf.federation.loop import LoopSettings
 from fedsaf.tracking.environment import environment
-from fedsaf.tracking.mirror import RunInfo
 from fedsaf.tracking.progress import Progress, make_progress
 from fedsaf.tracking.recorder import Recorder
 
@@ -57,10 +56,6 @@ class Origin:
         job.data.record.save(self.folder)
         if not (self.folder / "partition.png").exists():
             partition_picture(job.data.record, self.folder / "partition.png")
-
-    def info(self, run_id: str | None) -> RunInfo:
-        """Return what a mirror is told about the run."""
-        return RunInfo(self.folder, self.config, self.choices, self.config["rounds"], run_id, 0)
 
 
 def assemble(origin: Origin) -> Job:
@@ -99,7 +94,7 @@ def assemble(origin: Origin) -> Job:
             folder=origin.folder,
             recorder=partial(Recorder, origin.folder),
             tracker=partial(_start_tracker, parts["logger"], origin),
-            progress=partial(make_progress, 0) if config["progress"] else Progress,
+            progress=make_progress if config["progress"] else Progress,
         ),
     )
     job.check()
@@ -154,7 +149,7 @@ def show_partition(data: FederatedData) -> None:
 
 
 def _start_tracker(tracker: Any, origin: Origin, run_id: str | None) -> Any:
-    tracker.start(origin.info(run_id))
+    tracker.start(origin.folder, origin.config, origin.choices, run_id)
     return tracker
 
 

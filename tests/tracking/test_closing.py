@@ -21,14 +21,15 @@ from fedsaf.tracking.recorder import Recorder
 def make_run(tmp_path, make_record):
     """Return a builder of finished run folders; ``hits`` are of the last round, out of 100."""
 
-    def build(name, hits, seed, alignment="rcsa", finish=True, config_hash=None, **config):
+    def build(name, hits, seed, alignment="rcsa", finish=True, **config):
         recorder = Recorder(tmp_path / name)
         recorder.append(make_record(1, hits=(5, hits - 5)))
         choices = {"method": "prototype", "alignment": alignment, "partition": "iid", "dataset": "digits"}
-        content = {"seed": seed, "rounds": 1, "proto_weight": 0.1, **config, "choices": choices}
+        method = {"name": "prototype", "reads": ["alignment", "prototype"], "loss": alignment}
+        content = {"seed": seed, "rounds": 1, "batch_size": 10, "method": method, **config, "choices": choices}
         OmegaConf.save({"overrides": [f"seed={seed}"], **content}, tmp_path / name / "config.yaml")
         if finish:
-            recorder.summarise(config_hash or name, "p", {})
+            recorder.summarise(name, "p", {})
             recorder.status("finished")
         else:
             recorder.status("failed", reason="ValueError: no")
@@ -76,13 +77,13 @@ def test_cells_are_told_apart_by_what_differs_and_no_more(make_run):
         read_run(make_run("a0", 60, 0)),
         read_run(make_run("a1", 70, 1)),
         read_run(make_run("b0", 40, 0, alignment="mse")),
-        read_run(make_run("c0", 50, 0, proto_weight=1.0)),
+        read_run(make_run("c0", 50, 0, batch_size=20)),
     ]
     rows = table_rows(runs)
-    assert [(row["alignment"], row["proto_weight"], row["n"]) for row in rows] == [
-        ("rcsa", "0.1", "2"),
-        ("mse", "0.1", "1"),
-        ("rcsa", "1.0", "1"),
+    assert [(row["alignment"], row["batch_size"], row["n"]) for row in rows] == [
+        ("rcsa", "10", "2"),
+        ("mse", "10", "1"),
+        ("rcsa", "20", "1"),
     ]
     assert "dataset" not in rows[0]
     assert "seed" not in rows[0]
@@ -134,9 +135,15 @@ def test_a_rule_that_was_not_evaluated_has_no_number(make_run):
 
 def test_the_same_run_counts_once_and_hidden_differences_are_not_averaged(make_run):
     run = read_run(make_run("a", 60, 0))
-    other = read_run(make_run("b", 80, 0))
+    other = read_run(make_run("b", 80, 0, optimizer={"lr": 0.1}))
     assert table_rows([run, run])[0]["n"] == "1"
-    assert [settings["config"] for settings, _ in cells([run, other])] == ["a", "b"]
+    assert [settings["config"] for settings, _ in cells([run, other])] == [run.cell[:8], other.cell[:8]]
+
+
+def test_what_changes_no_number_makes_no_cell(make_run):
+    runs = [read_run(make_run("a", 60, 0)), read_run(make_run("b", 80, 1, checkpoint_overhead=0.5))]
+    (row,) = table_rows(runs)
+    assert (row["n"], row["best"]) == ("2", "70.00 ± 10.00")
 
 
 def test_the_header_says_which_accuracy(make_run):
@@ -163,10 +170,13 @@ def test_table_of_a_single_run(tmp_path, make_record):
 
 
 def test_a_choice_that_the_method_does_not_read_names_no_cell():
-    def run(method, reads):
+    def run(method, **groups):
         choices = {"method": method, "alignment": "rcsa", "prototype": "mean", "partition": "iid"}
-        return Run({"choices": choices, "overrides": [], "method": {"reads": reads}}, "finished", None, "")
+        return Run({"choices": choices, "overrides": [], "method": groups}, "finished", None, "", "")
 
-    settings = settings_of([run("fedavg", []), run("prototype", ["alignment", "prototype"])])
-    assert [s["alignment"] for s in settings] == ["-", "rcsa"]
-    assert [s["prototype"] for s in settings] == ["-", "mean"]
+    both = {"fixes": ["alignment"], "reads": ["prototype"]}
+    settings = settings_of(
+        [run("fedavg", reads=[]), run("prototype", reads=["alignment", "prototype"]), run("x", **both)]
+    )
+    assert [s["alignment"] for s in settings] == ["-", "rcsa", "rcsa"]
+    assert [s["prototype"] for s in settings] == ["-", "mean", "mean"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsaf.tracking.mirrored import Tally, flatten, mirrored_choices
+from fedsaf.tracking.mirrored import Tally, chosen, numbers_of
 from tests.tracking.conftest import clean_environment
 
 pytest.importorskip("wandb_workspaces", reason="needs the extra dashboard")
@@ -59,10 +59,10 @@ def logged(make_record, tmp_path):
     """Names that a run mirrors: of its rounds, of its configuration, of its table of clients."""
     record = make_record(1, prototype_hits=(5, 45))
     record.metrics["loss"] |= {"prototype_alignment": 1.0, "instance_alignment": 1.0}
-    keys = {"round", *flatten(record.metrics), *Tally("classifier", tmp_path).after(record)}
+    keys = {*numbers_of(record), *Tally("classifier", tmp_path).after(record)}
     config = {"scale": "small", "stand_in_for": None, "partition": {"alpha": 0.1}, "alignment": dict.fromkeys(WEIGHTS)}
     method = {"reads": ["alignment", "prototype"]}
-    config |= mirrored_choices({"method": method}, dict.fromkeys(("dataset", "method", "alignment"), "x"))
+    config |= chosen({"method": method}, dict.fromkeys(("dataset", "method", "alignment"), "x"))
     return keys, config, {*record.clients[0], "nearest_prototype"}
 
 

@@ -17,7 +17,7 @@ def run(progress, make_record, rows=(), first_round=1):
 
 
 def test_one_plain_line_per_round_off_a_terminal(make_record, capsys):
-    run(make_progress(rank=0), make_record)
+    run(make_progress(), make_record)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "round 1/3  classifier 70.0 % (best 70.0 %)  nearest prototype 12.0 % (best 12.0 %)  loss 0.7500  4.0 s",
@@ -27,14 +27,12 @@ def test_one_plain_line_per_round_off_a_terminal(make_record, capsys):
 
 
 def test_best_survives_a_resume(make_record, capsys):
-    run(make_progress(rank=0), make_record, rows=[make_record(1, hits=(10, 80)).metrics], first_round=2)
+    run(make_progress(), make_record, rows=[make_record(1, hits=(10, 80)).metrics], first_round=2)
     assert capsys.readouterr().out.splitlines()[0].startswith("round 2/3  classifier 55.0 % (best 90.0 %)")
 
 
-def test_other_ranks_show_nothing(make_record, capsys):
-    progress = make_progress(rank=1)
-    assert type(progress) is Progress
-    run(progress, make_record)
+def test_no_display_shows_nothing(make_record, capsys):
+    run(Progress(), make_record)
     assert capsys.readouterr() == ("", "")
 
 

@@ -16,7 +16,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from fedsaf.tracking.mirror import RunInfo, Tracker, WandbTracker
+from fedsaf.tracking.mirror import Tracker, WandbTracker
 from fedsaf.tracking.mirrored import Tally, run_labels
 from fedsaf.tracking.recorder import Recorder
 from tests.tracking.conftest import SOURCE, clean_environment
@@ -27,14 +27,14 @@ METHOD = {"name": "prototype", "reads": ["alignment", "prototype"], "fixes": [],
 PROGRAM = """
 import logging, sys, time
 from pathlib import Path
-from fedsaf.tracking.mirror import RunInfo, WandbTracker
+from fedsaf.tracking.mirror import WandbTracker
 from fedsaf.core.types import RoundRecord
 
 logging.basicConfig(level=logging.INFO)
 folder, mode = Path(sys.argv[1]), sys.argv[2]
 tracker = WandbTracker("test", None, mode, init_timeout=2.0, finish_timeout=5.0, client_table_every=0)
 start = time.monotonic()
-tracker.start(RunInfo(folder, {"seed": 0}, {"alignment": "rcsa"}, 1, None, 0))
+tracker.start(folder, {"seed": 0, "rounds": 1}, {"alignment": "rcsa"}, None)
 print("started", time.monotonic() - start)
 tracker.log(RoundRecord(1, {"classifier": {"pooled": 0.5}}))
 tracker.finish(0)
@@ -42,9 +42,9 @@ print("id", tracker.state()["run_id"])
 """
 
 
-def make_info(folder, rounds=3, run_id=None, rank=0):
+def about(folder, rounds=3, run_id=None):
     config = {"seed": 0, "rounds": rounds, "method": METHOD}
-    return RunInfo(folder, config, CHOICES, rounds=rounds, run_id=run_id, rank=rank)
+    return folder, config, CHOICES, run_id
 
 
 def make_tracker(mode="offline", client_table_every=0):
@@ -76,7 +76,7 @@ def names(items):
 
 def test_offline_run_holds_every_round_once(tmp_path, make_record):
     tracker = make_tracker()
-    tracker.start(make_info(tmp_path))
+    tracker.start(*about(tmp_path))
     for round in range(4):
         tracker.log(make_record(round))
     tracker.finish(0)
@@ -84,7 +84,7 @@ def test_offline_run_holds_every_round_once(tmp_path, make_record):
     summary = json.loads(inspect(part, "--summary"))
     assert (summary["state"], summary["exit_code"], summary["project"]) == ("finished", 0, "test")
     assert summary["run_id"] == tracker.state()["run_id"]
-    group = run_labels(make_info(tmp_path).config, CHOICES)["group"]
+    group = run_labels(about(tmp_path)[1], CHOICES)["group"]
     assert summary["name"] == f"{group}-seed0"
     assert sorted(summary["tags"]) == ["alignment=rcsa", "method=prototype", "partition=iid"]
     assert summary["summary"]["round"] == 3
@@ -105,12 +105,12 @@ def test_offline_run_holds_every_round_once(tmp_path, make_record):
 
 def test_resume_offline_is_a_second_part_with_the_same_id(tmp_path, make_record):
     first = make_tracker()
-    first.start(make_info(tmp_path, rounds=6))
+    first.start(*about(tmp_path, rounds=6))
     for round in range(1, 4):
         first.log(make_record(round))
     first.finish(1)
     second = make_tracker()
-    second.start(make_info(tmp_path, rounds=6, run_id=first.state()["run_id"]))
+    second.start(*about(tmp_path, rounds=6, run_id=first.state()["run_id"]))
     for round in range(4, 7):
         second.log(make_record(round))
     second.finish(0)
@@ -128,7 +128,7 @@ def test_names_do_not_grow_with_clients_and_tables_come_every_kth_round(tmp_path
     for num_clients in (2, 200):
         folder = tmp_path / str(num_clients)
         tracker = make_tracker(client_table_every=2)
-        tracker.start(make_info(folder, rounds=5))
+        tracker.start(*about(folder, rounds=5))
         for round in range(6):
             tracker.log(make_record(round, num_clients=num_clients))
         tracker.finish(0)
@@ -273,7 +273,7 @@ def test_a_refused_table_does_not_cost_the_numbers_of_its_round(make_record, cap
 def test_a_folder_that_cannot_be_written_does_not_stop_the_run(tmp_path, make_record):
     (tmp_path / "file").write_text("in the way")
     tracker = make_tracker()
-    tracker.start(make_info(tmp_path / "file"))
+    tracker.start(*about(tmp_path / "file"))
     tracker.log(make_record(1))
     tracker.finish(0)
     assert (tmp_path / "file").read_text() == "in the way"
@@ -286,7 +286,7 @@ def test_forked_data_workers_do_not_hang(tmp_path, make_record):
     from torch.utils.data import DataLoader, TensorDataset
 
     tracker = make_tracker()
-    tracker.start(make_info(tmp_path, rounds=20))
+    tracker.start(*about(tmp_path, rounds=20))
     data = TensorDataset(torch.arange(8))
     deadline = time.monotonic() + 60
     for round in range(1, 21):
@@ -298,10 +298,9 @@ def test_forked_data_workers_do_not_hang(tmp_path, make_record):
     assert [item["round"] for item in history(parts(tmp_path)[0])] == list(range(1, 21))
 
 
-@pytest.mark.parametrize(("mode", "rank"), [("disabled", 0), ("offline", 1)])
-def test_disabled_and_other_ranks_write_nothing(tmp_path, make_record, mode, rank):
-    tracker = make_tracker(mode)
-    tracker.start(make_info(tmp_path, rank=rank))
+def test_a_disabled_mirror_writes_nothing(tmp_path, make_record):
+    tracker = make_tracker("disabled")
+    tracker.start(*about(tmp_path))
     tracker.log(make_record(1))
     tracker.finish(0)
     assert list(tmp_path.iterdir()) == []
@@ -374,7 +373,7 @@ def test_no_tracker_imports_no_wandb():
         "import sys\n"
         "from hydra.utils import instantiate\n"
         "tracker = instantiate({'_target_': 'fedsaf.tracking.mirror.Tracker'})\n"
-        "tracker.start(None); tracker.log(None); tracker.finish(0)\n"
+        "tracker.start(None, {}, {}, None); tracker.log(None); tracker.finish(0)\n"
         "assert tracker.state() == {'run_id': None}\n"
         "print('wandb' in sys.modules)"
     )

@@ -9,14 +9,15 @@ import pytest
 from filelock import FileLock
 
 from fedsaf.core.identity import lock_path
-from fedsaf.tracking.mirror import RunInfo, WandbTracker
+from fedsaf.tracking.mirror import WandbTracker
 from fedsaf.tracking.recorder import Recorder
 from fedsaf.tracking.upload import has_arrived, pending, send
 from tests.tracking.conftest import clean_environment
 from tests.tracking.wandb_service import KEY, Service, serving
 
 SYNC = Path(__file__).resolve().parents[2] / "src" / "sync.py"
-CONFIG = {"seed": 0, "method": {"name": "prototype", "reads": ["alignment", "prototype"], "predictor": "classifier"}}
+METHOD = {"name": "prototype", "reads": ["alignment", "prototype"], "predictor": "classifier"}
+CONFIG = {"seed": 0, "rounds": 6, "method": METHOD}
 
 
 def mirror(folder, records, run_id=None):
@@ -25,7 +26,7 @@ def mirror(folder, records, run_id=None):
     if before >= 0:
         recorder.truncate(before)
     tracker = WandbTracker("test", None, "offline", init_timeout=2.0, finish_timeout=5.0, client_table_every=0)
-    tracker.start(RunInfo(folder, CONFIG, {"method": "prototype", "alignment": "rcsa"}, 6, run_id, 0))
+    tracker.start(folder, CONFIG, {"method": "prototype", "alignment": "rcsa"}, run_id)
     for record in records:
         recorder.append(record)
         tracker.log(record)

@@ -142,15 +142,15 @@ def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
             )
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and leaf values.
+def flatten(config: Mapping[str, Any], prefix: str = "", separator: str = ".") -> Iterator[tuple[str, Any]]:
+    """Yield joined keys and leaf values.
 
     >>> dict(flatten({"a": {"b": 1}, "c": 2}))
     {'a.b': 1, 'c': 2}
     """
     for key, value in config.items():
         if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}{separator}", separator)
         else:
             yield f"{prefix}{key}", value
 

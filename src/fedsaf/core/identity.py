@@ -112,6 +112,15 @@ def config_hash(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(_text(identity(config)).encode()).hexdigest()[:12]
 
 
+def cell_hash(config: Mapping[str, Any]) -> str:
+    """Return the hash of a cell: equal for runs that differ in the seed alone.
+
+    >>> cell_hash({"seed": 0, "rounds": 9}) == cell_hash({"seed": 1, "rounds": 9})
+    True
+    """
+    return config_hash({key: value for key, value in config.items() if key != "seed"})
+
+
 def run_name(config: Mapping[str, Any], choices: Mapping[str, str]) -> str:
     """Return the name of the run's folder: its choices for people, its hash for exactness."""
     parts = [choices["dataset"], choices["partition"], choices["model_group"], config["method"]["name"]]

@@ -16,11 +16,12 @@ from typing import Any
 import psutil
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from fedsaf.core.config import ConfigError, plain
+from fedsaf.core.config import ConfigError, plain, resolved
 from fedsaf.core.files import write_atomically
-from fedsaf.tracking.closing import SEED, Run, closing_table, failures, read_run, wide_console
+from fedsaf.core.identity import cell_hash
+from fedsaf.tracking.closing import Run, closing_table, failures, read_run, wide_console
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +58,8 @@ class ClosingTable(Callback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Note that a job of a sweep has begun, and who works on it."""
         if self._outcomes is not None:
-            content = plain(config, resolve=False)
-            del content["hydra"]
-            self._write(config, content, outcome=UNFINISHED, folder=None, reason="killed, or asked to stop")
+            task = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+            self._write(config, task, outcome=UNFINISHED, folder=None, reason="killed, or asked to stop")
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Note how a job of a sweep ended; a failure goes to the job's own log at once.
@@ -80,7 +80,7 @@ class ClosingTable(Callback):
                 log.error("job %s failed", config.hydra.job.num, exc_info=result)
         self._write(
             config,
-            plain(job_return.cfg, resolve=False),
+            job_return.cfg,
             outcome="failed" if failed else result["outcome"],
             folder=None if failed else str(result["folder"]),
             reason=f"{type(result).__name__}: {result}".partition("\n")[0] if failed else "",
@@ -88,8 +88,13 @@ class ClosingTable(Callback):
         if failed and config.stop_on_failure:
             raise SystemExit(1)
 
-    def _write(self, config: DictConfig, content: dict[str, Any], **note: Any) -> None:
-        """Write or replace the note of one job."""
+    def _write(self, config: DictConfig, task: Any, **note: Any) -> None:
+        """Write or replace the note of one job; what follows from its choices is in the hash, and names no cell."""
+        content = plain(task, resolve=False)
+        try:
+            note["cell"] = cell_hash(resolved(task))
+        except ConfigError:
+            note["cell"] = cell_hash(content)
         choices = plain(config.hydra.runtime.choices)
         content["choices"] = {key: value for key, value in choices.items() if not key.startswith("hydra/")}
         content["overrides"] = list(config.hydra.overrides.task)
@@ -131,8 +136,6 @@ def _is_working(note: dict[str, Any]) -> bool:
 
 
 def _read_outcome(note: dict[str, Any]) -> Run:
-    """Return the job, with what its run folder holds if it has one: the numbers, and a seed that was drawn."""
-    config, recorded = note["config"], read_run(Path(note["folder"])) if note["folder"] else None
-    if recorded is None:
-        return Run(config, note["outcome"], None, note["reason"])
-    return Run({**config, SEED: recorded.config.get(SEED)}, note["outcome"], recorded.summary, note["reason"])
+    """Return the job, with the numbers of its run folder if it has one."""
+    summary = read_run(Path(note["folder"])).summary if note["folder"] else None
+    return Run(note["config"], note["outcome"], summary, note["reason"], note["cell"])

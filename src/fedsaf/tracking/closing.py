@@ -1,6 +1,6 @@
 """Tables that close a run or a sweep, made from recorded run folders alone.
 
-A cell is a configuration without its seed. Its numbers come from runs that finished; a cell without one shows none.
+The runs of a cell differ in the seed alone. Its numbers come from runs that finished; a cell without one shows none.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rich.table import Table
 
 from fedsaf.core.config import plain
 from fedsaf.core.files import read_json
+from fedsaf.core.identity import cell_hash
 from fedsaf.tracking.recorder import STATUS, SUMMARY
 from fedsaf.tracking.summary import DOMAIN_MEAN, PREDICTORS
 
 ALWAYS_SHOWN = ("method", "alignment", "partition")
-SEED = "seed"
-NOT_A_SETTING = (SEED, "force", "hydra", "logger")
+NOT_A_SETTING = ("seed", "force", "hydra", "logger")
 """Overrides and choices, with all below them, that name no cell: they cannot change what a cell is about."""
 ABSENT = "-"
 READ_BY_METHOD = ("alignment", "prototype")
-"""Groups that a method may not read, or fixes itself; their choice then says nothing about the run."""
+"""Groups that a method may neither read nor fix; their choice then says nothing about the run."""
 MIB = 2**20
 MAX_DOMAINS = 20
 """Domains that the table of a run names; federations of users have hundreds."""
@@ -41,12 +41,14 @@ class Run:
         outcome: finished, resumed, skipped (was finished before), failed, unfinished, interrupted, running or missing.
         summary: content of ``summary.json``, only if the run finished.
         reason: why it failed; empty otherwise.
+        cell: the hash that is equal for runs that differ in the seed alone.
     """
 
     config: Mapping[str, Any]
     outcome: str
     summary: Mapping[str, Any] | None
     reason: str
+    cell: str
 
 
 def read_run(folder: Path) -> Run:
@@ -57,7 +59,17 @@ def read_run(folder: Path) -> Run:
     config = plain(OmegaConf.load(path), resolve=False) if path.exists() else {}
     status = read_json(folder / STATUS) or {"state": "missing"}
     summary = read_json(folder / SUMMARY) if status["state"] == "finished" else None
-    return Run(config, status["state"], summary, str(status.get("reason", "")))
+    return Run(config, status["state"], summary, str(status.get("reason", "")), cell_hash(config))
+
+
+def telling_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:
+    """Return the choices that say something about a run: none that is empty, nor of what its method does not have."""
+    method = config.get("method") or {"reads": READ_BY_METHOD}
+    absent = {*READ_BY_METHOD} - {*(method.get("reads") or ()), *(method.get("fixes") or ())}
+    told = {key: value for key, value in choices.items() if value not in (None, "null") and key not in absent}
+    if "method" in told:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
+        told["method"] = method.get("name") or told["method"]
+    return told
 
 
 def settings_of(runs: Sequence[Run]) -> list[dict[str, str]]:
@@ -76,34 +88,26 @@ def settings_of(runs: Sequence[Run]) -> list[dict[str, str]]:
 
 
 def cells(runs: Sequence[Run]) -> list[tuple[dict[str, str], list[Run]]]:
-    """Group runs by cell, in order of appearance.
+    """Group runs by cell, in order of appearance, each with what names it.
 
-    Two finished runs of one cell with the same seed but different configuration hashes differ in something that no
-    setting shows: they are set apart by their hash, never averaged. The same run met twice counts once.
+    Cells that differ in something that no setting shows are told apart by their hash.
     """
-    groups: dict[tuple[tuple[str, str], ...], list[Run]] = defaultdict(list)
-    for shown, run in zip(settings_of(runs), runs, strict=True):
-        groups[tuple(shown.items())].append(run)
-    result = []
-    for settings, members in groups.items():
-        hashes = {(run.config.get(SEED), run.summary["config_hash"]) for run in members if run.summary}
-        if len(hashes) == len({seed for seed, _ in hashes}):
-            result.append((dict(settings), members))
-        else:
-            labels = [run.summary["config_hash"][:8] if run.summary else ABSENT for run in members]
-            result += [({**dict(settings), "config": label}, [run]) for label, run in zip(labels, members, strict=True)]
-    return result
+    groups: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        groups[run.cell].append(run)
+    settings = settings_of([members[0] for members in groups.values()])
+    times = Counter(tuple(shown.items()) for shown in settings)
+    return [
+        (shown if times[tuple(shown.items())] == 1 else {**shown, "config": cell[:8]}, members)
+        for shown, (cell, members) in zip(settings, groups.items(), strict=True)
+    ]
 
 
 def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
     """Return one line per cell: mean and population standard deviation over seeds, and how many runs are behind it.
 
-    ``n`` counts finished runs with a number; the standard deviation divides by n, and one run has none.
-
-    Args:
-        runs: jobs of a sweep, or run folders.
-        predictor: prediction rule, such as classifier or nearest_prototype.
-        measure: pooled or client_mean.
+    ``n`` counts finished runs with a number; the standard deviation divides by n, and one run has none. ``measure`` is
+    pooled or client_mean.
     """
     table = Table(
         title=f"{predictor.replace('_', ' ')} accuracy in %, {measure.replace('_', ' ')}: mean ± std over n seeds",
@@ -218,11 +222,8 @@ def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) ->
 
 
 def _settings(run: Run, swept: Sequence[str]) -> dict[str, str]:
-    method = run.config.get("method")
-    unread = set(READ_BY_METHOD) - set(method.get("reads") or ()) if method else ()
-    values = {key: None if key in unread else value for key, value in run.config.get("choices", {}).items()}
-    if "method" in values:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
-        values["method"] = _select(run.config, "method.name") or values["method"]
+    values: dict[str, Any] = dict.fromkeys(run.config.get("choices", {}))
+    values |= telling_choices(run.config, run.config.get("choices", {}))
     values |= {key: value for key, value in run.config.items() if isinstance(value, int | float)}
     values = {key: value for key, value in values.items() if _names_cell(key)}
     values |= {key: _select(run.config, key) for key in swept}

@@ -11,12 +11,11 @@ import logging
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedsaf.core.types import RoundRecord
-from fedsaf.tracking.mirrored import Tally, flatten, mirrored_choices, run_labels
+from fedsaf.tracking.mirrored import Tally, chosen, numbers_of, run_labels
 from fedsaf.tracking.upload import FIRST_ROUND, PARTS, service_problem
 
 log = logging.getLogger(__name__)
@@ -24,32 +23,18 @@ log = logging.getLogger(__name__)
 MODES = ("auto", "online", "offline", "disabled")
 
 
-@dataclass(frozen=True)
-class RunInfo:
-    """What a tracker is told about the run.
-
-    Attributes:
-        folder: run folder.
-        config: the resolved configuration, plain values.
-        choices: config group to choice.
-        rounds: T, the last round that will be logged.
-        run_id: id from the checkpoint of an interrupted run, None for a new one.
-        rank: process rank; only rank 0 mirrors.
-    """
-
-    folder: Path
-    config: Mapping[str, Any]
-    choices: Mapping[str, str]
-    rounds: int
-    run_id: str | None
-    rank: int
-
-
 class Tracker:
     """Mirrors nothing, and is what a mirror has: ``start`` once, ``log`` per round, ``finish`` always. None raises."""
 
-    def start(self, info: RunInfo) -> None:
-        """Open the mirror."""
+    def start(self, folder: Path, config: Mapping[str, Any], choices: Mapping[str, str], run_id: str | None) -> None:
+        """Open the mirror of a run, on rank zero alone.
+
+        Args:
+            folder: run folder.
+            config: the resolved configuration, plain values.
+            choices: config group to choice.
+            run_id: `state` in the checkpoint of an interrupted run, None for a new one.
+        """
 
     def log(self, record: RoundRecord) -> None:
         """Mirror one round."""
@@ -66,9 +51,8 @@ class WandbTracker(Tracker):
     """Mirrors a run in Weights & Biases, online or into an offline file in the run folder; it never asks anything.
 
     A resumed run keeps its id. Online it is continued. Offline every start writes a file of its own,
-    ``wandb/offline-run-<time>-<id>``, and ``make sync`` uploads the parts of one id in order of rounds into one run; a
-    caller that logs a round only when it is in a checkpoint makes parts that do not overlap. ``round`` is the axis of
-    all metrics.
+    ``wandb/offline-run-<time>-<id>``, and ``make sync`` uploads the parts of one id in order of rounds into one run;
+    they do not overlap, as a round is logged once it is in a checkpoint. ``round`` is the axis of all metrics.
 
     Args:
         project: project name.
@@ -109,20 +93,20 @@ class WandbTracker(Tracker):
         self._broken = self._is_offline = False
         self._variables: list[str] = []
 
-    def start(self, info: RunInfo) -> None:
+    def start(self, folder: Path, config: Mapping[str, Any], choices: Mapping[str, str], run_id: str | None) -> None:
         """Open the run; go offline if there is no key, if the key is refused or if nobody answers in time."""
-        if info.rank != 0 or self.mode == "disabled":
+        if self.mode == "disabled":
             return
-        self._run_id = info.run_id or secrets.token_hex(4)
-        self._rounds = info.rounds
-        self._tally = Tally((info.config.get("method") or {}).get("predictor"), info.folder)
+        self._run_id = run_id or secrets.token_hex(4)
+        self._rounds = config["rounds"]
+        self._tally = Tally((config.get("method") or {}).get("predictor"), folder)
         with self._guard("start"):
-            info.folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             # Every file of wandb stays in the run folder; its telemetry must not delay the end of an offline process.
-            wanted = {"WANDB_DATA_DIR": str(info.folder / "wandb"), "WANDB_ERROR_REPORTING": "false"}
+            wanted = {"WANDB_DATA_DIR": str(folder / "wandb"), "WANDB_ERROR_REPORTING": "false"}
             self._variables = [name for name in wanted if name not in os.environ]
             os.environ.update({name: wanted[name] for name in self._variables})
-            self._run = self._open(info)
+            self._run = self._open(folder, config, choices)
             self._run.define_metric("round")
             self._run.define_metric("*", step_metric="round")
 
@@ -135,8 +119,7 @@ class WandbTracker(Tracker):
         if self._run is None or self._broken:
             return
         with self._guard("log"):
-            values = flatten({**record.metrics, "seconds": record.timing}) | {"round": record.round}
-            values |= self._tally.after(record) if self._tally else {}
+            values = numbers_of(record) | (self._tally.after(record) if self._tally else {})
             step = {"step": record.round} if self._is_offline else {}
             with_table = bool(record.clients) and self._carries_table(record.round)
             if self._is_offline and not (mark := Path(self._run.dir).parent / FIRST_ROUND).exists():
@@ -163,7 +146,7 @@ class WandbTracker(Tracker):
         """Return the id under which the run goes on after a resume."""
         return {"run_id": self._run_id}
 
-    def _open(self, info: RunInfo) -> Any:
+    def _open(self, folder: Path, config: Mapping[str, Any], choices: Mapping[str, str]) -> Any:
         import wandb
 
         settings = wandb.Settings(
@@ -173,11 +156,11 @@ class WandbTracker(Tracker):
             "project": self.project,
             "entity": self.entity,
             "id": self._run_id,
-            "dir": str(info.folder),
-            "config": {**info.config, **mirrored_choices(info.config, info.choices)},
+            "dir": str(folder),
+            "config": {**config, **chosen(config, choices)},
             "reinit": "finish_previous",
             "settings": settings,
-            **run_labels(info.config, info.choices),
+            **run_labels(config, choices),
         }
         reason = "as asked" if self.mode == "offline" else service_problem(min(self.init_timeout, 3.0))
         if not reason:
@@ -188,7 +171,7 @@ class WandbTracker(Tracker):
                 wandb.teardown()  # the service process still holds the id of the run that did not start
         run = wandb.init(mode="offline", **arguments)
         self._is_offline = True
-        log.warning("W&B is offline (%s); upload later with make sync, or: wandb sync %s", reason, info.folder / PARTS)
+        log.warning("W&B is offline (%s); upload later with make sync, or: wandb sync %s", reason, folder / PARTS)
         return run
 
     def _carries_table(self, round: int) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsaf.core.identity import config_hash
+from fedsaf.core.config import flatten
+from fedsaf.core.identity import cell_hash
 from fedsaf.core.types import RoundRecord
-from fedsaf.tracking.closing import MIB, READ_BY_METHOD
+from fedsaf.tracking.closing import MIB, telling_choices
 from fedsaf.tracking.recorder import METRICS, read_rows
 from fedsaf.tracking.summary import Scores
 
@@ -50,41 +51,23 @@ class Tally:
         return values
 
 
-def label_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:
-    """Return the choices that say something about a run: no empty ones, and of what the method reads or fixes."""
-    method = config.get("method") or {}
-    used = {*method.get("reads", ()), *method.get("fixes", ())}
-    kept = {
-        group: choice
-        for group, choice in choices.items()
-        if choice not in (None, "null") and group not in UNNAMED and (group not in READ_BY_METHOD or group in used)
-    }
-    if "method" in kept:  # its own name may say more than its file: fedtsp_lexical is no FedTSP
-        kept["method"] = method.get("name") or kept["method"]
-    return kept
-
-
-def mirrored_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:
+def chosen(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:
     """Return the choices under names of their own, without nesting, since views filter by them: ``chosen_dataset``."""
-    return {f"chosen_{group}": choice for group, choice in label_choices(config, choices).items()}
+    told = telling_choices(config, choices)
+    return {f"chosen_{group}": choice for group, choice in told.items() if group not in UNNAMED}
 
 
 def run_labels(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
     """Return group, job type, tags and name of a run.
 
-    A group is a cell: it follows from the configuration without the seed alone, so it is the same for all seeds, also
-    if different experiments started them, and another for every other configuration. Which experiment, paper or
-    setting started a run is a tag.
-
-    Args:
-        config: the resolved configuration.
-        choices: config group to choice.
+    A group is a cell, so it is the same for all seeds, also if different experiments started them, and another for
+    every other configuration. Which experiment, paper or setting started a run is a tag.
     """
-    shown = label_choices(config, choices)
+    shown = {key: choice for key, choice in telling_choices(config, choices).items() if key not in UNNAMED}
     method, marks = config.get("method") or {}, {name: config.get(name) for name in ("scale", "stand_in_for")}
     parts = ["method", *method.get("reads", ()), "dataset", "partition", "model_group"]
     readable = "-".join(str(part) for part in (*(shown.get(part) for part in parts), *marks.values()) if part)
-    digits = config_hash({key: value for key, value in config.items() if key != "seed"})[:8]
+    digits = cell_hash(config)[:8]
     end = f"-seed{config.get('seed')}"
     tags = {**shown, **{name: value for name, value in marks.items() if value}}
     return {
@@ -95,18 +78,8 @@ def run_labels(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[st
     }
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of nested mappings under names joined by ``/``; lists count, and what is None has no name.
-
-    >>> flatten({"classifier": {"pooled": 0.5, "worst_10": None}, "failed_clients": [3, 7]})
-    {'classifier/pooled': 0.5, 'failed_clients': 2}
-    """
-    flat: dict[str, float] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}/")
-        elif isinstance(value, list | tuple):
-            flat[f"{prefix}{key}"] = len(value)
-        elif isinstance(value, int | float):
-            flat[f"{prefix}{key}"] = value
-    return flat
+def numbers_of(record: RoundRecord) -> dict[str, float]:
+    """Return the numbers of a round under names joined by ``/``; lists count, and what is None has no name."""
+    values = flatten({**record.metrics, "seconds": record.timing, "round": record.round}, separator="/")
+    counted = {key: len(value) if isinstance(value, list | tuple) else value for key, value in values}
+    return {key: value for key, value in counted.items() if isinstance(value, int | float)}

@@ -13,16 +13,12 @@ from fedsaf.tracking.summary import Scores
 
 
 class Progress:
-    """Shows nothing, as on every rank but the first, and says what a display has: ``stop`` is called always."""
+    """Shows nothing, and says what a display has, on rank zero alone: ``stop`` is called always."""
 
     def start(self, rounds: int, first_round: int, clients_per_round: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Open the display.
+        """Open the display of T = ``rounds``.
 
-        Args:
-            rounds: T.
-            first_round: first round that will train: 1, or the one after the checkpoint.
-            clients_per_round: size of a cohort.
-            rows: rounds recorded before, for the best accuracy so far.
+        The first to train is ``first_round``; ``rows`` are those recorded before, for the best accuracy so far.
         """
 
     def advance(self, client: int) -> None:
@@ -36,11 +32,7 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """Prints one line per round, without control characters, at once; a line per client would hide the rounds.
-
-    Args:
-        console: where to print.
-    """
+    """Prints one line per round, without control characters, at once; a line per client would hide the rounds."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -62,11 +54,7 @@ class PlainProgress(Progress):
 
 
 class BarProgress(Progress):
-    """One bar over the clients of all rounds, with the round, current and best accuracy and the time left.
-
-    Args:
-        console: a terminal.
-    """
+    """One bar over the clients of all rounds, with the round, current and best accuracy and the time left."""
 
     def __init__(self, console: Console) -> None:
         self.bar = bars.Progress(
@@ -127,9 +115,7 @@ def score_texts(scores: Scores) -> list[str]:
     ]
 
 
-def make_progress(rank: int) -> Progress:
-    """Return the display for a process: a bar on a terminal, lines elsewhere, nothing on ranks other than 0."""
+def make_progress() -> Progress:
+    """Return a bar on a terminal, lines elsewhere."""
     console = Console()
-    if rank != 0:
-        return Progress()
     return BarProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(console)
