@@ -6,12 +6,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILT_FROM = ("src", "conf", "pyproject.toml", "README.md", "LICENSE")
+pytestmark = pytest.mark.skipif(not (find_spec("pip") and find_spec("setuptools")), reason="needs pip and setuptools")
 COMMANDS = """
 import sys
 from importlib.metadata import distributions
@@ -31,9 +33,7 @@ for command in distribution.entry_points.select(group="console_scripts"):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Build the wheel of a copy, without network and without what an earlier build left; return where it is unpacked."""
-    pytest.importorskip("pip", reason="builds the wheel")
-    pytest.importorskip("setuptools", "77", reason="builds the wheel")
+    """Build the wheel of a copy, without network or what an earlier build left; return where it is unpacked."""
     source, folder = (tmp_path_factory.mktemp(name) for name in ("source", "wheel"))
     for name in BUILT_FROM:
         if (ROOT / name).is_dir():
