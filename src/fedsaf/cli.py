@@ -47,10 +47,7 @@ def words_first(arguments: Sequence[str]) -> list[str]:
 def check_command_line(arguments: Sequence[str], folder: Path, config_name: str) -> None:
     """Check the overrides among the arguments. What only asks Hydra something, such as ``--info``, is left to it.
 
-    Args:
-        arguments: the command line without the program.
-        folder: the configuration folder, unless the arguments name another.
-        config_name: the primary configuration, unless the arguments name another.
+    ``folder`` and ``config_name`` are the configuration and its primary file, unless the arguments name others.
 
     Raises:
         ConfigError: unknown group, choice or key, with the nearest ones; a value that `check` refuses.
@@ -60,16 +57,20 @@ def check_command_line(arguments: Sequence[str], folder: Path, config_name: str)
     relative = options.config_path is not None and not options.config_path.startswith(("/", "pkg://"))
     if asks or relative or options.experimental_rerun:  # a relative path is one of Hydra's, beside the entry
         return
-    try:
-        overrides = OverridesParser.create().parse_overrides(options.overrides)
-    except HydraException as error:
-        raise ConfigError(f"cannot read {' '.join(options.overrides)}: {error}") from error
     with searching(folder, options.config_dir, options.config_path):
-        checks = _Checks(options.config_name or config_name, overrides, options.multirun)
-        checks.choices()
-        checks.keys()
-        for variant in _variants(checks.own):
-            checks.variant(variant)
+        loader = GlobalHydra.instance().config_loader()  # which knows the choices behind a glob
+        try:
+            overrides = OverridesParser.create(loader).parse_overrides(options.overrides)
+        except HydraException as error:
+            raise ConfigError(f"cannot read {' '.join(options.overrides)}: {error}") from error
+        try:
+            checks = _Checks(options.config_name or config_name, overrides, options.multirun)
+            checks.choices()
+            checks.keys()
+            for variant in _variants(checks.own):
+                checks.variant(variant)
+        except HydraException as error:
+            raise ConfigError(str(error)) from error
 
 
 def chosen_groups(overrides: Iterable[str], groups: Iterable[str]) -> dict[str, str]:
@@ -124,13 +125,7 @@ def searching(folder: Path, config_dir: str | None = None, config_path: str | No
 
 
 class _Checks:
-    """What is checked of a command line, in a process that Hydra's search path was set in.
-
-    Args:
-        config_name: the primary configuration.
-        overrides: all of the command line.
-        multirun: whether it asks for a sweep.
-    """
+    """What is checked of a command line, while Hydra's search path is set."""
 
     def __init__(self, config_name: str, overrides: Sequence[Override], multirun: bool) -> None:
         self.config_name, self.multirun = config_name, multirun
@@ -144,17 +139,24 @@ class _Checks:
             group = override.key_or_group
             if group not in self.groups:
                 continue
-            values, known = _values(override), self._options(group, ObjectType.CONFIG)
+            known = self._options(group, ObjectType.CONFIG)
+            values = [one.value() for one in _each(override) if not one.is_sweep_override()]
+            values = [value.text if isinstance(value, QuotedString) else value for value in values]
             for value in values:
                 self._check_choice(group, value, known)
-            sweeping = [value for value in values if group == "experiment" and self._brings_a_sweep(value)]
-            if sweeping and not self.multirun:
-                raise ConfigError(f"experiment={sweeping[0]} is a sweep, which Hydra ignores without -m; add -m")
-            if sweeping and len(values) > 1:
-                raise ConfigError(
-                    f"experiment={','.join(values)}: {sweeping[0]} brings its own sweep, which Hydra would ignore "
-                    "here; run the experiments one after another"
-                )
+            if group == "experiment":
+                self._check_sweeps([str(value) for value in values])
+
+    def _check_sweeps(self, experiments: Sequence[str]) -> None:
+        composed = {name: self._compose([f"experiment={name}"], hydra=True) for name in experiments}
+        sweeping = [name for name, config in composed.items() if config.hydra.sweeper.get("params")]
+        if sweeping and not self.multirun:
+            raise ConfigError(f"experiment={sweeping[0]} is a sweep, which Hydra ignores without -m; add -m")
+        if sweeping and len(experiments) > 1:
+            raise ConfigError(
+                f"experiment={','.join(experiments)}: {sweeping[0]} brings its own sweep, which Hydra would ignore "
+                "here; run the experiments one after another"
+            )
 
     def keys(self) -> None:
         """Refuse keys that no configuration has. Keys of a group are looked up in the first choice of each sweep."""
@@ -188,17 +190,11 @@ class _Checks:
             raise ConfigError(f"results_root={root} cannot be a folder: {error.strerror}") from error
 
     def _options(self, group: str, kind: ObjectType) -> list[str]:
-        try:
-            loader = GlobalHydra.instance().config_loader()
-            return loader.get_group_options(group, kind, self.config_name, self.searched)
-        except HydraException as error:
-            raise ConfigError(str(error)) from error
+        loader = GlobalHydra.instance().config_loader()
+        return loader.get_group_options(group, kind, self.config_name, self.searched)
 
-    def _compose(self, words: Sequence[str]) -> DictConfig:
-        try:
-            return compose(self.config_name, overrides=[*self.searched, *words])
-        except HydraException as error:
-            raise ConfigError(str(error)) from error
+    def _compose(self, words: Sequence[str], hydra: bool = False) -> DictConfig:
+        return compose(self.config_name, overrides=[*self.searched, *words], return_hydra_config=hydra)
 
     def _check_choice(self, group: str, value: Any, known: Sequence[str]) -> None:
         if value is None and group == "experiment":
@@ -213,34 +209,18 @@ class _Checks:
         if name not in (self._options(f"{group}/{folder}", ObjectType.CONFIG) if folder else known):
             raise ConfigError(f"{group}={value} is unknown; {nearest(value, known)}")
 
-    def _brings_a_sweep(self, experiment: str) -> bool:
-        words = [*self.searched, f"experiment={experiment}"]
-        return bool(compose(self.config_name, overrides=words, return_hydra_config=True).hydra.sweeper.get("params"))
 
-
-def _values(override: Override) -> list[Any]:
-    """Return the values an override may take: one, or those of its sweep."""
-    if override.is_sweep_override():
-        if not override.is_discrete_sweep() and not override.is_range_sweep():
-            return []
-        return [_plain(value) for value in override.sweep_iterator()]
-    return [_plain(override.value())]
-
-
-def _plain(value: Any) -> Any:
-    return value.text if isinstance(value, QuotedString) else value
+def _each(override: Override) -> list[Override]:
+    """Return an override for each value of a sweep; the override itself where its values cannot be listed."""
+    if not override.is_sweep_override() or override.is_interval_sweep():
+        return [override]
+    key = str(override.input_line).partition("=")[0]
+    values = override.sweep_iterator(transformer=Override._get_value_element_as_str)
+    return OverridesParser.create().parse_overrides([f"{key}={value}" for value in values])
 
 
 def _words(override: Override) -> list[str]:
-    """Return a word for each value of an override; the word itself where its values cannot be listed."""
-    word = str(override.input_line)
-    if not override.is_sweep_override() or override.is_interval_sweep():
-        return [word]
-    return [f"{word.partition('=')[0]}={value}" for value in override.sweep_iterator(transformer=_element)]
-
-
-def _element(value: Any) -> str:
-    return Override._get_value_element_as_str(value)
+    return [str(one.input_line) for one in _each(override)]
 
 
 def _variants(overrides: Sequence[Override]) -> list[list[str]]:
