@@ -7,9 +7,8 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +69,7 @@ def _run(config: DictConfig) -> dict[str, str]:
         if _is_finished(folder, config_hash(plain)) and not plain["force"]:
             log.info("%s is finished already; force=true runs it anew", folder)
             if writes():
-                if changed := _changed(folder, plain, partial(_samples, plain)):
+                if changed := _changed(folder, plain):
                     log.warning("warning: %s changed since this run was made; force=true runs it anew", changed)
                 _show(folder)
             return {"folder": str(folder), "outcome": "skipped"}
@@ -80,10 +79,9 @@ def _run(config: DictConfig) -> dict[str, str]:
 
 
 def _is_finished(folder: Path, expected: str) -> bool:
-    """Return whether the folder holds the result of this configuration; a damaged status or summary is no result.
+    """Return whether the folder holds the result of this configuration, and refuse that of another.
 
-    Raises:
-        ConfigError: if it holds the result of another configuration.
+    A damaged status or summary is no result.
     """
     try:
         status, summary = read_json(folder / STATUS) or {}, read_json(folder / SUMMARY)
@@ -99,18 +97,18 @@ def _is_finished(folder: Path, expected: str) -> bool:
     return True
 
 
-def _changed(folder: Path, config: Mapping[str, Any], load: Callable[[], Data]) -> str:
+def _changed(folder: Path, config: Mapping[str, Any], data: Data | None = None) -> str:
     """Return in words what is no longer as it was when a run was made; log what is not either, but may not matter."""
+
+    def load() -> Data:
+        from fedsaf.assembly import samples
+
+        return data or samples(config)
+
     found = changes_since(folder, config, load)
     for note in found.notes:
         log.info("note: %s", note)
     return " and ".join(found.parts)
-
-
-def _samples(config: dict[str, Any]) -> Data:
-    from fedsaf.assembly import samples
-
-    return samples(config)
 
 
 def _execute(origin: Origin) -> dict[str, str]:
@@ -129,7 +127,7 @@ def _execute(origin: Origin) -> dict[str, str]:
         return {"folder": str(folder), "outcome": "finished"}
     if origin.config["force"] and folder.exists():
         shutil.rmtree(folder)
-    if job.checkpoint.folder.exists() and (changed := _changed(folder, origin.config, lambda: job.data.dataset)):
+    if job.checkpoint.folder.exists() and (changed := _changed(folder, origin.config, job.data.dataset)):
         raise ConfigError(
             f"{changed} changed since {folder} was begun; give this run another results_root, or force=true to start "
             "it anew"

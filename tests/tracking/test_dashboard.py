@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsaf.tracking.mirrored import Tally, chosen, numbers_of
+from fedsaf.tracking.mirror import Tally, chosen, numbers_of
 from tests.tracking.conftest import clean_environment
 
 pytest.importorskip("wandb_workspaces", reason="needs the extra dashboard")
@@ -55,11 +55,11 @@ def panels(view, kind):
     ]
 
 
-def logged(make_record, tmp_path):
+def logged(make_record):
     """Names that a run mirrors: of its rounds, of its configuration, of its table of clients."""
     record = make_record(1, prototype_hits=(5, 45))
     record.metrics["loss"] |= {"prototype_alignment": 1.0, "instance_alignment": 1.0}
-    keys = {*numbers_of(record), *Tally("classifier", tmp_path).after(record)}
+    keys = {*numbers_of(record), *Tally("classifier", []).after(record)}
     config = {"scale": "small", "stand_in_for": None, "partition": {"alpha": 0.1}, "alignment": dict.fromkeys(WEIGHTS)}
     method = {"reads": ["alignment", "prototype"]}
     config |= chosen({"method": method}, dict.fromkeys(("dataset", "method", "alignment"), "x"))
@@ -116,8 +116,8 @@ def test_the_report_shows_weights_loss_by_loss(views):
     assert wanted == ["fedsaf_mse", "fedsaf_cosine", "fedsaf_gcsa", "fedsaf_rcsa"]
 
 
-def test_every_key_of_a_view_is_mirrored(views, make_record, tmp_path):
-    keys, config, columns = logged(make_record, tmp_path)
+def test_every_key_of_a_view_is_mirrored(views, make_record):
+    keys, config, columns = logged(make_record)
     for view in views.values():
         shown = [key for line in panels(view, "Run History Line Plot") for key in (*line["metrics"], line["xAxis"])]
         shown += [key for bars in panels(view, "Bar Chart") for key in bars["metrics"]]

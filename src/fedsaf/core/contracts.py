@@ -8,7 +8,7 @@ or the uploads of one round; none knows ranks, checkpoints or configuration.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
@@ -79,22 +79,17 @@ class Client(Protocol):
     def modules(self) -> Iterator[nn.Module]: ...  # noqa: D102
 
 
-class Term(Protocol):
-    """A loss term."""
+Term: TypeAlias = Callable[[StepView], Tensor]
+"""A loss term: the scalar value for one step.
 
-    def __call__(self, view: StepView) -> Tensor:
-        """Return the scalar value for one step.
+A constant without graph (``requires_grad`` False) says that there was nothing to act on, and is not added.
+"""
 
-        A constant without graph (``requires_grad`` False) says that there was nothing to act on: it is neither added
-        nor counted as active.
-        """
+ForwardRule: TypeAlias = Callable[[Client, Tensor], Outputs]
+"""A client's outputs for a batch, in training and evaluation, where its own model is not all (FML, FedKD, FedMRL)."""
 
-
-class ForwardRule(Protocol):
-    """How a client computes its outputs where its own model alone is not all of it (FML, FedKD, FedMRL)."""
-
-    def __call__(self, client: Client, x: Tensor) -> Outputs:
-        """Return the outputs for a batch, in training and in evaluation."""
+Predictor: TypeAlias = Callable[[Client, Tensor, Tensor], Tensor]
+"""A prediction rule: from z (B, d) and logits (B, C) the class of each row, (B,) int64; -1 where there is no answer."""
 
 
 class ClientChannel:
@@ -197,13 +192,6 @@ class AuxiliaryModel(ABC):
 
         ``context`` is a `fedsaf.models.groups.ModelContext`: architectures, classes and inputs of the clients.
         """
-
-
-class Predictor(Protocol):
-    """A prediction rule: how a client answers, from its features and logits."""
-
-    def __call__(self, client: Client, z: Tensor, logits: Tensor) -> Tensor:
-        """Return the predicted class of each row, (B,) int64; -1 where no answer is possible."""
 
 
 def restore(owner: str, current: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:

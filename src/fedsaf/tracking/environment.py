@@ -12,21 +12,8 @@ import psutil
 
 from fedsaf.core.code import git_state, version_of
 
-PACKAGES = (
-    "torch",
-    "torchvision",
-    "lightning",
-    "hydra-core",
-    "omegaconf",
-    "torchmetrics",
-    "timm",
-    "datasets",
-    "scikit-learn",
-    "scipy",
-    "numpy",
-    "safetensors",
-    "wandb",
-)
+PACKAGES = "torch torchvision lightning hydra-core omegaconf torchmetrics timm datasets scikit-learn scipy numpy"
+PACKAGES += " safetensors wandb"
 
 
 def environment(threads: int) -> dict[str, Any]:
@@ -39,7 +26,7 @@ def environment(threads: int) -> dict[str, Any]:
     return {
         "git": git_state(Path(__file__).parent),
         "python": platform.python_version(),
-        "packages": {name: version_of(name) for name in PACKAGES},
+        "packages": {name: version_of(name) for name in PACKAGES.split()},
         "platform": platform.platform(),
         "cpu": {"model": _cpu_model(), "cores": os.cpu_count(), "available": available},
         "memory_bytes": psutil.virtual_memory().total,

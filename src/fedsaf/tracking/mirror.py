@@ -10,31 +10,33 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedsaf.core.checks import one_of, positive
+from fedsaf.core.config import flatten
+from fedsaf.core.identity import cell_hash
 from fedsaf.core.types import RoundRecord
-from fedsaf.tracking.mirrored import Tally, chosen, numbers_of, run_labels
+from fedsaf.tracking.closing import MIB, telling_choices
+from fedsaf.tracking.recorder import METRICS, read_rows
+from fedsaf.tracking.summary import Scores
 from fedsaf.tracking.upload import FIRST_ROUND, PARTS, service_problem
 
 log = logging.getLogger(__name__)
 
 MODES = ("auto", "online", "offline", "disabled")
+UNNAMED = ("logger", "fabric")
+"""Groups that say how a run is made, not which experiment it is; nor do those that follow from others."""
+MAX_NAME, MAX_TAG = 128, 64
+"""Longest run name, group and tag that W&B accepts."""
 
 
 class Tracker:
     """Mirrors nothing, and is what a mirror has: ``start`` once, ``log`` per round, ``finish`` always. None raises."""
 
     def start(self, folder: Path, config: Mapping[str, Any], choices: Mapping[str, str], run_id: str | None) -> None:
-        """Open the mirror of a run, on rank zero alone.
-
-        Args:
-            folder: run folder.
-            config: the resolved configuration, plain values.
-            choices: config group to choice.
-            run_id: `state` in the checkpoint of an interrupted run, None for a new one.
-        """
+        """Open the mirror of a run, on rank zero alone; ``run_id`` is `state` as the last checkpoint has it, if any."""
 
     def log(self, record: RoundRecord) -> None:
         """Mirror one round."""
@@ -53,16 +55,8 @@ class WandbTracker(Tracker):
     A resumed run keeps its id. Online it is continued. Offline every start writes a file of its own,
     ``wandb/offline-run-<time>-<id>``, and ``make sync`` uploads the parts of one id in order of rounds into one run;
     they do not overlap, as a round is logged once it is in a checkpoint. ``round`` is the axis of all metrics.
-
-    Args:
-        project: project name.
-        entity: user or team; None for the default of the account.
-        mode: ``auto`` and ``online`` go online if a key is found and the server answers in time, else offline;
-            ``offline`` never contacts it; ``disabled`` mirrors nothing.
-        init_timeout: seconds the server has to accept the run before it goes offline.
-        finish_timeout: seconds for the last upload; what is left stays in the file, for ``make sync``.
-        client_table_every: every k-th round carries a table with one row per client, and so does the last; 0 for the
-            last alone. Clients never get metric names of their own.
+    Clients stand in a table, and never get metric names of their own. The arguments are explained in
+    ``conf/logger/wandb.yaml``.
 
     Raises:
         ValueError: unknown mode, or a limit that is not positive.
@@ -78,18 +72,13 @@ class WandbTracker(Tracker):
         client_table_every: int,
     ) -> None:
         mode = {"": "auto", "dryrun": "offline"}.get(mode, mode)  # what else WANDB_MODE may hold
-        if mode not in MODES:
-            raise ValueError(f"logger.mode (or WANDB_MODE) is {mode!r}; choose one of {', '.join(MODES)}")
-        for name, value in (("init_timeout", init_timeout), ("finish_timeout", finish_timeout)):
-            if value <= 0:
-                raise ValueError(f"{name}: got {value}, expected a positive number of seconds")
-        self.project, self.entity, self.mode = project, entity, mode
+        self.project, self.entity, self.mode = project, entity, one_of("logger.mode (or WANDB_MODE)", mode, MODES)
+        positive(init_timeout=init_timeout, finish_timeout=finish_timeout)
         self.init_timeout, self.finish_timeout = init_timeout, finish_timeout
         self.client_table_every = client_table_every
         self._run: Any = None
         self._run_id: str | None = None
-        self._rounds = 0
-        self._tally: Tally | None = None
+        self._rounds, self._tally = 0, Tally(None, ())
         self._broken = self._is_offline = False
         self._variables: list[str] = []
 
@@ -99,8 +88,8 @@ class WandbTracker(Tracker):
             return
         self._run_id = run_id or secrets.token_hex(4)
         self._rounds = config["rounds"]
-        self._tally = Tally((config.get("method") or {}).get("predictor"), folder)
         with self._guard("start"):
+            self._tally = Tally((config.get("method") or {}).get("predictor"), read_rows(folder / METRICS))
             folder.mkdir(parents=True, exist_ok=True)
             # Every file of wandb stays in the run folder; its telemetry must not delay the end of an offline process.
             wanted = {"WANDB_DATA_DIR": str(folder / "wandb"), "WANDB_ERROR_REPORTING": "false"}
@@ -119,9 +108,11 @@ class WandbTracker(Tracker):
         if self._run is None or self._broken:
             return
         with self._guard("log"):
-            values = numbers_of(record) | (self._tally.after(record) if self._tally else {})
+            values = numbers_of(record) | self._tally.after(record)
             step = {"step": record.round} if self._is_offline else {}
-            with_table = bool(record.clients) and self._carries_table(record.round)
+            every = self.client_table_every
+            is_due = record.round == self._rounds or (every > 0 and record.round > 0 and record.round % every == 0)
+            with_table = bool(record.clients) and is_due
             if self._is_offline and not (mark := Path(self._run.dir).parent / FIRST_ROUND).exists():
                 mark.write_text(str(record.round), encoding="utf-8")
             try:
@@ -143,15 +134,14 @@ class WandbTracker(Tracker):
             os.environ.pop(name, None)
 
     def state(self) -> dict[str, str | None]:
-        """Return the id under which the run goes on after a resume."""
+        """Return the id of the run."""
         return {"run_id": self._run_id}
 
     def _open(self, folder: Path, config: Mapping[str, Any], choices: Mapping[str, str]) -> Any:
         import wandb
 
-        settings = wandb.Settings(
-            silent=True, console="off", init_timeout=self.init_timeout, finish_timeout=self.finish_timeout
-        )
+        settings = wandb.Settings(silent=True, console="off", init_timeout=self.init_timeout)
+        settings.finish_timeout = self.finish_timeout
         arguments = {
             "project": self.project,
             "entity": self.entity,
@@ -174,19 +164,14 @@ class WandbTracker(Tracker):
         log.warning("W&B is offline (%s); upload later with make sync, or: wandb sync %s", reason, folder / PARTS)
         return run
 
-    def _carries_table(self, round: int) -> bool:
-        every = self.client_table_every
-        return round == self._rounds or (every > 0 and round > 0 and round % every == 0)
-
     @contextlib.contextmanager
     def _guard(self, action: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:
             if not self._broken:
-                log.warning(
-                    "W&B stops mirroring this run, which goes on: %s: %s: %s", action, type(error).__name__, error
-                )
+                reason = f"{action}: {type(error).__name__}: {error}"
+                log.warning("W&B stops mirroring this run, which goes on: %s", reason)
             self._broken = True
 
 
@@ -195,3 +180,68 @@ def _client_table(rows: Sequence[Mapping[str, Any]]) -> Any:
 
     columns: list[str | int] = list(dict.fromkeys(key for row in rows for key in row))
     return wandb.Table(columns=columns, data=[[row.get(str(column)) for column in columns] for row in rows])
+
+
+class Tally:
+    """What comparing runs of different methods needs and no single round holds.
+
+    Args:
+        predictor: the prediction rule by which the method is scored in its own paper; None reports no accuracy.
+        rows: rows of ``metrics.jsonl`` that were recorded before this process.
+    """
+
+    def __init__(self, predictor: str | None, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._predictor, self._scores, self._bytes = predictor, Scores(), 0
+        for row in rows:
+            self._add(row)
+
+    def _add(self, row: Mapping[str, Any]) -> None:
+        self._scores.add(row)
+        self._bytes += sum((row.get(way) or {}).get("total", 0) for way in ("upload_bytes", "download_bytes"))
+
+    def after(self, record: RoundRecord) -> dict[str, float]:
+        """Return ``reported/pooled``, the best of it so far, and the MiB that all rounds sent up and down."""
+        self._add({**record.metrics, "round": record.round})
+        values: dict[str, float] = {"reported/sent_mib": self._bytes / MIB}
+        if self._predictor in self._scores.last:
+            last, best = self._scores.last[self._predictor], self._scores.best[self._predictor]
+            values["reported/best"] = best["pooled"]
+            if last["round"] == record.round:
+                values["reported/pooled"] = last["pooled"]
+        return values
+
+
+def chosen(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:
+    """Return the choices under names of their own, without nesting, since views filter by them: ``chosen_dataset``."""
+    return {f"chosen_{group}": choice for group, choice in _shown(config, choices).items()}
+
+
+def run_labels(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
+    """Return group, job type, tags and name of a run.
+
+    A group is a cell, so it is the same for all seeds, also if different experiments started them, and another for
+    every other configuration. Which experiment, paper or setting started a run is a tag.
+    """
+    shown = _shown(config, choices)
+    method, marks = config.get("method") or {}, {name: config.get(name) for name in ("scale", "stand_in_for")}
+    parts = ["method", *method.get("reads", ()), "dataset", "partition", "model_group"]
+    readable = "-".join(str(part) for part in (*(shown.get(part) for part in parts), *marks.values()) if part)
+    digits, end = cell_hash(config)[:8], f"-seed{config.get('seed')}"
+    tags = {**shown, **{name: value for name, value in marks.items() if value}}
+    return {
+        "group": f"{readable[: MAX_NAME - 9]}-{digits}",
+        "job_type": shown.get("method", "train")[:MAX_TAG],
+        "tags": [f"{name}={value}"[:MAX_TAG] for name, value in tags.items()],
+        "name": f"{readable[: MAX_NAME - 9 - len(end)]}-{digits}{end}",
+    }
+
+
+def _shown(config: Mapping[str, Any], choices: Mapping[str, str]) -> dict[str, str]:
+    return {group: choice for group, choice in telling_choices(config, choices).items() if group not in UNNAMED}
+
+
+def numbers_of(record: RoundRecord) -> dict[str, float]:
+    """Return the numbers of a round under names joined by ``/``; lists count, and what is None has no name."""
+    values = flatten({**record.metrics, "seconds": record.timing, "round": record.round}, separator="/")
+    counted = {key: len(value) if isinstance(value, list | tuple) else value for key, value in values}
+    return {key: value for key, value in counted.items() if isinstance(value, int | float)}

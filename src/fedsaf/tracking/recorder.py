@@ -28,25 +28,23 @@ class Recorder:
     """Appends rounds to a run folder, and cuts them back to a checkpoint when a run is resumed.
 
     Rounds are recorded without gaps, starting with 0 (before training) or 1. A folder that already holds rounds is
-    read-only until :meth:`truncate` has said where to go on, so that no round is ever recorded twice.
-
-    Args:
-        folder: run folder; created with the first write.
+    read-only until :meth:`truncate` has said where to go on, so that no round is ever recorded twice. The folder is
+    created with the first write.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        self._last = None if _has_content(self.folder / METRICS) else -1
+        metrics = self.folder / METRICS
+        self._last = None if metrics.exists() and metrics.stat().st_size else -1
 
     def append(self, record: RoundRecord) -> None:
         """Write one round and flush it to disk.
 
-        Everything is encoded before anything is written, and the line of the round goes last: a line in
-        ``metrics.jsonl`` implies the rows of its clients.
+        The line of the round goes last: a line in ``metrics.jsonl`` implies the rows of its clients.
 
         Raises:
             ValueError: a number is not finite, a value is no plain Python value, or the round does not follow the last
-                one; the message names the key or the round. Nothing is written then.
+                one; the message names the key or the round, and nothing is written.
         """
         self._check_order(record)
         lines = {
@@ -77,11 +75,10 @@ class Recorder:
     def truncate(self, last_round: int) -> None:
         """Keep the rounds up to and including ``last_round``, the one of the checkpoint; -1 empties the folder's rows.
 
-        A last line torn by a kill is dropped, and so is the summary, which described other rows. Each file is replaced
-        atomically.
+        A last line torn by a kill is dropped, and so is the summary, which described other rows.
 
         Raises:
-            ValueError: a round up to ``last_round`` is missing: records that do not reach the checkpoint.
+            ValueError: the records do not reach the checkpoint without a gap.
         """
         rounds = [row["round"] for row in self.rows() if row["round"] <= last_round]
         if last_round >= 0 and (not rounds or rounds != list(range(min(rounds[0], 1), last_round + 1))):
@@ -106,14 +103,10 @@ class Recorder:
         return read_rows(self.folder / CLIENTS)
 
     def status(self, state: str, **reason: Any) -> None:
-        """Replace ``status.json``.
-
-        Args:
-            state: one of running, finished, failed, interrupted.
-            reason: anything worth knowing about it, such as ``reason="ValueError: ..."``.
+        """Replace ``status.json``; ``reason`` is anything worth knowing, such as ``reason="ValueError: ..."``.
 
         Raises:
-            ValueError: unknown state.
+            ValueError: the state is none of `STATES`.
         """
         if state not in STATES:
             raise ValueError(f"state: got {state!r}, expected one of {', '.join(STATES)}")
@@ -125,11 +118,6 @@ class Recorder:
         """Write ``summary.json`` from the recorded rows alone and return it; call it before ``status("finished")``.
 
         Where ``partition.json`` says that clients hold different domains, ``domains`` holds the accuracies of each.
-
-        Args:
-            config_hash: hash of what determines the result.
-            partition_hash: hash of the client partition.
-            extra: further entries.
 
         Raises:
             ValueError: no round is recorded, or ``extra`` names an entry that comes from the rows.
@@ -156,11 +144,7 @@ class Recorder:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read a file of one JSON object per line; a last line without its newline was torn by a kill and is left out.
-
-    Returns:
-        [] if the file does not exist.
-    """
+    """Read a file of one JSON object per line, [] if there is none; a last line torn by a kill is left out."""
     if not path.exists():
         return []
     complete, _, _ = path.read_bytes().rpartition(b"\n")
@@ -173,13 +157,9 @@ def encode(value: Mapping[str, Any], where: str, indent: int | None = None) -> s
     >>> encode({"b": 1, "a": [0.5, None]}, "row")
     '{"a": [0.5, null], "b": 1}'
 
-    Args:
-        value: what to encode.
-        where: what an error message calls it.
-        indent: spaces per level; None for a single line.
-
     Raises:
-        ValueError: NaN, infinity, a key that is no string or a value that is no plain Python value, by its key.
+        ValueError: NaN, infinity, a key that is no string or a value that is no plain Python value, by its key in what
+            is called ``where``.
     """
     _check_plain(value, where)
     return json.dumps(value, allow_nan=False, sort_keys=True, indent=indent, ensure_ascii=False)
@@ -198,7 +178,3 @@ def _check_plain(value: Any, where: str) -> None:
             _check_plain(item, f"{where}[{index}]")
     elif value is not None and not isinstance(value, str | int | float):
         raise ValueError(f"{where}: got a {type(value).__name__}, expected a plain Python value")
-
-
-def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0

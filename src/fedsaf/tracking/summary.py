@@ -33,9 +33,6 @@ class Scores:
     >>> scores = Scores([{"round": 1, "classifier": {"pooled": 0.73}}, {"round": 2, "classifier": {"pooled": 0.71}}])
     >>> scores.last["classifier"]["pooled"], scores.best["classifier"]
     (0.71, {'pooled': 0.73, 'round': 1})
-
-    Args:
-        rows: rows of ``metrics.jsonl``.
     """
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
@@ -65,13 +62,11 @@ def summarise_rows(rows: Sequence[Row], timing: Sequence[Row]) -> dict[str, Any]
     """Return what the rows of ``metrics.jsonl`` and ``timing.jsonl`` say about a run.
 
     Returns:
-        ``rounds``, the last recorded round.
-        For each prediction rule ``last`` and ``best``, each the accuracies of one round with its ``round``:
-        ``pooled`` is hits over test samples of all clients, ``client_mean`` the plain mean over clients; ``best``
-        is the round of the best *pooled* accuracy on the test parts, so its ``client_mean`` need not be the largest.
-        ``upload_bytes`` and ``download_bytes``: sums over rounds and clients, and by channel beside them.
-        ``seconds``: sums over rounds of ``client``, ``server``, ``evaluation``, ``data`` and what else was timed.
-        ``median_round_seconds``: median of ``total`` over the rounds that trained; None if there is none.
+        ``rounds``, the last recorded round. For each prediction rule ``last`` and ``best``, the accuracies of one
+        ``round``: ``pooled`` is hits over test samples of all clients, ``client_mean`` the plain mean over clients;
+        ``best`` is the round of the best *pooled* accuracy on the test parts, so its ``client_mean`` need not be the
+        largest. ``upload_bytes`` and ``download_bytes``, and by channel: sums over rounds and clients. ``seconds``:
+        sums over rounds by what was timed. ``median_round_seconds`` of the rounds that trained, None if there is none.
         ``num_failed_clients``: how often a client failed and was left out. Peaks of memory end in ``_bytes``.
 
     Raises:
@@ -119,19 +114,14 @@ def domain_accuracies(
     """Return last and best accuracies per domain of each prediction rule, as FedSAF Table IV prints them.
 
     Clients of one domain are pooled: hits over test samples of all of them. Hits are whole numbers, so they follow
-    exactly from a client's accuracy and its number of test samples.
-
-    Args:
-        rows: rows of ``clients.jsonl``.
-        domains: name of each client's domain, by client id.
-        rules: names of the prediction rules.
+    exactly from a client's accuracy and its number of test samples. ``rows`` are those of ``clients.jsonl``;
+    ``domains`` has the name of each client's domain, by client id.
 
     Returns:
         For each rule ``last`` and ``best``, each with ``round``, ``accuracy`` (by domain, in order of first client) and
-        ``mean``, the unweighted mean over domains; None for a rule that was not evaluated. ``best`` is the round
-        with the largest *unweighted mean*, the earliest among equals, which need not be the one of the best pooled
-        accuracy. A domain without a test sample has no accuracy (None) and no part in the mean. Round 0, before
-        training, is the best only if it is the only one.
+        ``mean``, the unweighted mean over domains; None for a rule that was not evaluated. ``best`` is `best_of` these
+        means, which need not be the round of the best pooled accuracy. A domain without a test sample has no accuracy
+        (None) and no part in the mean.
     """
     by_rule = {rule: _domains_by_round(rows, domains, rule) for rule in rules}
     return {
@@ -162,8 +152,7 @@ def _is_accuracy(value: Any) -> bool:
 
 
 def _sums(items: Iterable[Row]) -> dict[str, Any]:
-    sums: dict[str, Any] = {}
+    sums: Counter[str] = Counter()
     for item in items:
-        for key, value in item.items():
-            sums[key] = sums.get(key, 0) + value
-    return sums
+        sums.update(item)
+    return dict(sums)

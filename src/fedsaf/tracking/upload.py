@@ -41,18 +41,10 @@ def pending(roots: Iterable[Path]) -> tuple[dict[Path, list[Path]], int]:
     """Return the parts that wait by run folder, in order of rounds, and how many parts arrived earlier.
 
     A run that a process is writing waits too, but is not listed: once a part has its mark, nothing more of it is sent.
-
-    Args:
-        roots: folders of run folders.
-
-    Raises:
-        ValueError: a root that is no folder.
     """
     found: dict[Path, list[Path]] = {}
     arrived = 0
     for root in roots:
-        if not root.is_dir():
-            raise ValueError(f"{root} is no folder; expected one that holds run folders, such as runs")
         for folder in sorted(path.parent for path in root.glob("*/wandb")):
             parts = [part for part in sorted(folder.glob(PARTS), key=_order) if any(part.glob("*.wandb"))]
             waiting = [part for part in parts if not has_arrived(part)]
@@ -63,13 +55,12 @@ def pending(roots: Iterable[Path]) -> tuple[dict[Path, list[Path]], int]:
 
 
 def _order(part: Path) -> tuple[int, str]:
-    """Return what parts are sorted by; one without a logged round goes first, where it can overtake nothing."""
+    """Return the first round of a part; one without a logged round goes first, where it can overtake nothing."""
     mark = part / FIRST_ROUND
     return int(mark.read_text(encoding="utf-8")) if mark.exists() else -1, part.name
 
 
 def _is_written(folder: Path) -> bool:
-    """Return whether a process holds this run."""
     path = lock_path(folder)
     try:
         with FileLock(path, timeout=0) if path.exists() else nullcontext():
@@ -79,13 +70,9 @@ def _is_written(folder: Path) -> bool:
 
 
 def send(parts: Sequence[Path], entity: str | None, project: str | None, command: Sequence[str] = ()) -> str:
-    """Send the parts of one run; return why some did not arrive, or an empty text.
+    """Send the parts of one run in order, none past one that did not arrive; return why some did not, or "".
 
-    Args:
-        parts: in the order in which they go; none overtakes one that did not arrive.
-        entity: user or team instead of the one the run was made for.
-        project: project instead of it.
-        command: what is called instead of ``wandb`` of this Python.
+    ``entity`` and ``project`` stand in for those the run was made for, ``command`` for ``wandb`` of this Python.
     """
     # A service that this process started would be used, and go down with what the child makes of it; and whoever
     # mirrors offline may say so by WANDB_MODE, which would keep the upload from home.
