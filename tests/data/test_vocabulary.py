@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fedsaf.data import vocabulary
-from fedsaf.data.vocabulary import Counts, Tokens, cached_words, learn_words, words_hash
-
-SPECIALS = Tokens.specials
+from fedsaf.data.sources.text_tables import Csv
+from fedsaf.data.vocabulary import SPECIALS, cached_words, encode_counts, encode_tokens, learn_words, words_hash
+from tests.data.recipe import source_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def random_texts(n, seed=0):
 def test_tokenisation_by_hand():
     text = 'He said: "Don\'t (ever) stop!"<br/>Why?  Well; yes, no.\n'
     words = learn_words([text], None, SPECIALS)
-    ids = Tokens(30).encode([text], words)[0]
+    ids = encode_tokens([text], words, 30)[0]
     assert [words[i] for i in ids if words[i] not in SPECIALS] == (
         ["he", "said", "don", "'", "t", "(", "ever", ")", "stop", "!", "why", "?", "well", "yes", ",", "no", "."]
     )
@@ -42,7 +42,7 @@ def test_tokenisation_by_hand():
 def test_every_text_is_cut_as_the_rules_say():
     texts = random_texts(200)
     words = learn_words(texts, None, SPECIALS)
-    rows = Tokens(400).encode(texts, words)
+    rows = encode_tokens(texts, words, 400)
     for text, row in zip(texts, rows, strict=True):
         tokens = plain_tokens(text)
         assert [words[i] for i in row] == [*SPECIALS[2:], *tokens] + [SPECIALS[0]] * (399 - len(tokens))
@@ -59,21 +59,22 @@ def test_words_stand_by_descending_frequency_ties_alphabetical(size):
 def test_special_ids_padding_cut_and_unknown():
     words = learn_words(["b b a"], None, SPECIALS)
     assert words == ("[PAD]", "[UNK]", "[CLS]", "b", "a")
-    rows = Tokens(4).encode(["A b", "", "a b a b a", "stranger b"], words)
+    rows = encode_tokens(["A b", "", "a b a b a", "stranger b"], words, 4)
     assert rows.tolist() == [[2, 4, 3, 0], [2, 0, 0, 0], [2, 4, 3, 4], [2, 1, 3, 0]]
-    assert (Tokens(4).facts(words).length, Tokens(4).facts(words).num_tokens) == (4, 5)
+    _, facts = source_of(Csv, max_length=4).encode([""], words)
+    assert (facts.length, facts.num_tokens) == (4, 5)
 
 
 def test_a_text_cannot_hold_a_special_word():
     texts = ["[PAD] [UNK] [CLS] a", "[CLS]"]
     words = learn_words(texts, None, SPECIALS)
     assert words == ("[PAD]", "[UNK]", "[CLS]", "[cls]", "[pad]", "[unk]", "a")
-    assert Tokens(5).encode(texts, words).tolist() == [[2, 4, 5, 3, 6], [2, 3, 0, 0, 0]]
+    assert encode_tokens(texts, words, 5).tolist() == [[2, 4, 5, 3, 6], [2, 3, 0, 0, 0]]
 
 
 def test_a_vocabulary_of_one_word_works_and_of_none_does_not():
     words = learn_words(["yes yes", ""], None, SPECIALS)
-    assert Tokens(3).encode(["yes no"], words).tolist() == [[2, 3, 1]]
+    assert encode_tokens(["yes no"], words, 3).tolist() == [[2, 3, 1]]
     with pytest.raises(ValueError, match="no word in any of the 2 texts"):
         learn_words(["", ' " ; '], None, SPECIALS)
 
@@ -83,7 +84,7 @@ def test_a_vocabulary_of_one_word_works_and_of_none_does_not():
 )
 def test_ids_have_the_smallest_type_that_torch_can_index(num_words, kind):
     words = [*SPECIALS, *(f"w{i}" for i in range(num_words))]
-    rows = Tokens(2).encode([words[-1]], words)
+    rows = encode_tokens([words[-1]], words, 2)
     assert rows.dtype == kind
     assert rows.tolist() == [[2, len(words) - 1]]
     assert torch.from_numpy(rows).index_select(0, torch.tensor([0])).tolist() == rows.tolist()
@@ -92,17 +93,17 @@ def test_ids_have_the_smallest_type_that_torch_can_index(num_words, kind):
 def test_counts_equal_a_counter():
     texts = random_texts(50)
     words = learn_words(texts, 6, ())
-    rows = Counts(None).encode([*texts, "", "stranger"], words)
+    rows = encode_counts([*texts, "", "stranger"], words, None)
     expected = [[Counter(plain_tokens(text))[word] for word in words] for text in [*texts, "", ""]]
     assert rows.tolist() == expected
     assert rows.dtype == np.uint8
-    assert Counts(None).facts(words).dim == 6
-    first = Counts(3).encode(texts, words)
+    assert source_of(Csv, form="counts", max_length=None).encode([""], words)[1].dim == 6
+    first = encode_counts(texts, words, 3)
     assert first.tolist() == [[Counter(plain_tokens(text)[:3])[word] for word in words] for text in texts]
 
 
 def test_counts_beyond_255_are_kept():
-    rows = Counts(None).encode(["a " * 300 + "b", "b"], ("a", "b"))
+    rows = encode_counts(["a " * 300 + "b", "b"], ("a", "b"), None)
     assert rows.dtype == np.int16
     assert rows.tolist() == [[300, 1], [0, 1]]
 
@@ -110,38 +111,38 @@ def test_counts_beyond_255_are_kept():
 def test_chunks_make_no_difference(monkeypatch):
     texts = [*random_texts(20), "a " * 300]
     words, counted = learn_words(texts, None, SPECIALS), learn_words(texts, 5, ())
-    whole = Tokens(12).encode(texts, words), Counts(None).encode(texts, counted)
+    whole = encode_tokens(texts, words, 12), encode_counts(texts, counted, None)
     monkeypatch.setattr(vocabulary, "_CHUNK", 7)
-    assert (Tokens(12).encode(texts, words) == whole[0]).all()
-    assert (Counts(None).encode(texts, counted) == whole[1]).all()
+    assert (encode_tokens(texts, words, 12) == whole[0]).all()
+    assert (encode_counts(texts, counted, None) == whole[1]).all()
 
 
 @pytest.mark.parametrize(
-    ("form", "size", "named"),
+    ("form", "length", "size", "named"),
     [
-        (Tokens(1), None, "max_length=1 must be at least 2"),
-        (Tokens(None), None, "max_length=null"),
-        (Counts(0), None, "max_length=0 must be at least 1"),
-        (Tokens(5), 3, "vocabulary_size=3 .* the least is 4"),
-        (Counts(None), 0, "vocabulary_size=0 .* the least is 1"),
+        ("tokens", 1, None, "max_length=1 must be at least 2"),
+        ("tokens", None, None, "max_length=null"),
+        ("counts", 0, None, "max_length=0 must be at least 1"),
+        ("tokens", 5, 3, "vocabulary_size=3 .* the least is 4"),
+        ("counts", None, 0, "vocabulary_size=0 .* the least is 1"),
     ],
 )
-def test_options_without_room_for_a_word_are_named(form, size, named):
+def test_options_without_room_for_a_word_are_named(form, length, size, named):
     with pytest.raises(ValueError, match=named):
-        form.check(size)
+        source_of(Csv, form=form, max_length=length, vocabulary_size=size).check()
 
 
-@pytest.mark.parametrize("form", [Tokens(2), Counts(1), Counts(None)])
-def test_the_least_room_is_enough(form):
-    form.check(len(form.specials) + 1)
-    form.check(None)
+@pytest.mark.parametrize(("form", "length", "least"), [("tokens", 2, 4), ("counts", 1, 1), ("counts", None, 1)])
+def test_the_least_room_is_enough(form, length, least):
+    source_of(Csv, form=form, max_length=length, vocabulary_size=least).check()
+    source_of(Csv, form=form, max_length=length).check()
 
 
 # --- cache -----------------------------------------------------------------------------------------------------------
 
 
-def cached(key=("texts",), size=None, form=None):
-    return cached_words(key, ["b a b"], size, form or Tokens(5))
+def cached(key=("texts",), size=None, specials=SPECIALS):
+    return cached_words(key, ["b a b"], size, specials)
 
 
 def test_cache_is_used_and_tells_requests_apart(own_cache, monkeypatch):
@@ -149,7 +150,7 @@ def test_cache_is_used_and_tells_requests_apart(own_cache, monkeypatch):
     assert len(list(own_cache.iterdir())) == 1
     cached(key=("other texts",))
     cached(size=4)
-    cached(form=Counts(None))
+    cached(specials=())
     assert len(list(own_cache.iterdir())) == 4
     assert {file.suffix for file in own_cache.iterdir()} == {".json"}
 
@@ -158,7 +159,7 @@ def test_cache_is_used_and_tells_requests_apart(own_cache, monkeypatch):
 
     monkeypatch.setattr(vocabulary, "learn_words", learn)
     assert cached() == words == ("[PAD]", "[UNK]", "[CLS]", "b", "a")
-    assert cached(form=Counts(None)) == ("b", "a")
+    assert cached(specials=()) == ("b", "a")
 
 
 def damage_truncate(text):

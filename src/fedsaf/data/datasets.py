@@ -28,16 +28,11 @@ class Source(ABC):
 
     @abstractmethod
     def load(self, seed: int, subset: int = 0) -> Samples:
-        """Read the samples.
+        """Read the samples; data that cannot be used raise a ValueError that names the key or the row.
 
         Args:
-            seed: key of everything that is drawn: the partition seed, not the run seed, so that repetitions of an
-                experiment see the same data.
-            subset: which of the disjoint subsets of ``max_samples`` to take; a source without subsets refuses all
-                but 0.
-
-        Raises:
-            ValueError: what lies there cannot be used; the message names the key or the row.
+            seed: key of everything that is drawn: the partition seed, so that repetitions see the same data.
+            subset: which of the disjoint subsets of ``max_samples`` to take; a source without any refuses all but 0.
         """
 
 
@@ -48,13 +43,10 @@ class Annotations:
     Attributes:
         name: what the set is called in records and tables.
         labels: (n,) int64 in 0..C-1.
-        class_names: name of each class id.
         groups: (n,) int64, the group (domain, user) of each sample, or None.
-        group_names: name of each group id.
         label_mapping: original label to class id where they differ; empty where the ids were used as they came.
         parts: official part to number of samples, in pooled order.
-        subset: which options left samples out, with their values, and ``of``, how many there were; empty for a whole
-            set.
+        subset: options that left samples out, with their values, and ``of``, how many there were; empty for all.
         files: where the samples were read from; empty for sets that are embedded or generated.
     """
 
@@ -74,7 +66,6 @@ class Annotations:
         return len(self.class_names)
 
     def __len__(self) -> int:
-        """Number of samples n."""
         return len(self.labels)
 
     @property
@@ -91,9 +82,8 @@ class Annotations:
 class OrderedSplit:
     """How samples that overlap with their neighbours are split, whatever ``protocol.split`` says.
 
-    Attributes:
-        train_fraction: share of a client's samples, from the first on, that trains.
-        gap: samples after them that are used by nobody, so that no test sample overlaps a training sample.
+    The first ``train_fraction`` of a client's samples train, the next ``gap`` serve nobody, so that no test sample
+    overlaps a training sample.
     """
 
     train_fraction: float
@@ -106,8 +96,7 @@ class Samples(Annotations, ABC):
 
     Attributes:
         fingerprint: SHA-256 of everything that is read.
-        own_split: how each client's samples are split, for sets that cannot be split at random; None for those that
-            can.
+        own_split: how each client's samples are split, for sets that cannot be split at random.
         left_out: what the source left out, in words, and how many.
     """
 
@@ -117,11 +106,7 @@ class Samples(Annotations, ABC):
 
     @abstractmethod
     def fitted(self, train_rows: np.ndarray) -> LabelledDataset:
-        """Return the samples as tensors.
-
-        Args:
-            train_rows: positions that train at some client; whatever is learnt from the data is learnt from them.
-        """
+        """Return the samples as tensors; whatever is learnt from data is learnt from ``train_rows``, which train."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,7 +115,6 @@ class LabelledDataset(Samples):
 
     Attributes:
         inputs: (n, ...): uint8 images (channels, s, s), token ids (L,) or word counts (dim,).
-        facts: what the inputs are like.
         vocabulary: what ids or counts stand for, in order; empty for images.
         learnt: plain values about what was learnt from the samples, for the record of the partition.
         mapped_file: ``.npy`` file that ``inputs`` maps, read-only; they stay on the CPU then, and other processes open

@@ -32,8 +32,6 @@ _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _FAST = {1: (ImageReadMode.GRAY, b"\x08\x00", (1,)), 3: (ImageReadMode.RGB, b"\x08\x02", (1, 3))}
 """By channels: torchvision's mode, and the depth and colour of PNGs and the components of JPEGs that fit it."""
 
-_AREA, _ASPECT, _TRIES = (0.75, 1.0), (3 / 4, 4 / 3), 10
-
 
 @dataclass(frozen=True, eq=False)
 class Undecoded:
@@ -63,27 +61,22 @@ def decoded_shape(rows: Callable[[], Iterable[Undecoded]], mode: str, image_size
     """
     if mode not in ("auto", *_CHANNELS):
         raise ValueError(f"dataset.mode={mode!r} is unknown; choose auto, {', '.join(_CHANNELS)}")
-    if image_size is not None and image_size < 1:
-        raise ValueError(f"dataset.image_size={image_size} must be positive, or null for the native size")
     if mode == "auto":
         mode = "L" if all(map(_is_grey, rows())) else "RGB"
-    side = _native_side(next(iter(rows()))) if image_size is None else image_size
-    return _CHANNELS[mode], side, side
+    if image_size is None:
+        first = next(iter(rows()))
+        image = _decode(first, "L")
+        image_size = image.height
+        _check_size(image, first.place, image_size)
+    return _CHANNELS[mode], image_size, image_size
 
 
 def decoded_blocks(rows: Iterable[Undecoded], shape: Shape, resize: bool) -> Iterator[np.ndarray]:
-    """Decode images in order, some threads at a time, holding only a few blocks.
+    """Decode images in order, some threads at a time, holding only a few blocks: uint8 (b, channels, s, s), b <= 128.
 
     Grey becomes RGB by repetition, palettes are looked up, an alpha channel is dropped, 16-bit grey is scaled by
-    255/65535, and the EXIF orientation is applied. What becomes of an image depends on nothing but the image.
-
-    Args:
-        rows: the images.
-        shape: of each decoded image.
-        resize: whether other sizes are resized (bilinear, anti-aliased, aspect ratio not kept) or refused.
-
-    Yields:
-        uint8 (b, channels, s, s), b at most 128.
+    255/65535, and the EXIF orientation is applied. What becomes of an image depends on nothing but the image. Other
+    sizes are resized (bilinear, anti-aliased, aspect ratio not kept), unless ``resize`` is false.
 
     Raises:
         ValueError: an image that is missing or cannot be decoded, or has another size; named.
@@ -191,12 +184,6 @@ def _is_grey(row: Undecoded) -> bool:
         return image.mode in _GREY_MODES or image.mode.startswith("I")
 
 
-def _native_side(row: Undecoded) -> int:
-    image = _decode(row, "L")
-    _check_size(image, row.place, image.height)
-    return image.width
-
-
 def _check_size(image: Image.Image, place: str, side: int) -> None:
     if image.size != (side, side):
         raise ValueError(
@@ -212,18 +199,18 @@ def cropped(image: Image.Image, seed: int) -> Image.Image:
     it fits, ten times. An image that no such rectangle fits gives its largest central part of a permitted ratio. Equal
     seeds and sizes give equal crops.
     """
-    rng = np.random.default_rng(seed)
-    for _ in range(_TRIES):
-        area = image.width * image.height * rng.uniform(*_AREA)
-        aspect = math.exp(rng.uniform(math.log(_ASPECT[0]), math.log(_ASPECT[1])))
+    rng, (narrowest, widest) = np.random.default_rng(seed), (3 / 4, 4 / 3)
+    for _ in range(10):
+        area = image.width * image.height * rng.uniform(0.75, 1.0)
+        aspect = math.exp(rng.uniform(math.log(narrowest), math.log(widest)))
         width, height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < width <= image.width and 0 < height <= image.height:
             left = int(rng.integers(image.width - width + 1))
             top = int(rng.integers(image.height - height + 1))
             break
     else:
-        width = max(1, min(image.width, round(image.height * _ASPECT[1])))
-        height = max(1, min(image.height, round(image.width / _ASPECT[0])))
+        width = max(1, min(image.width, round(image.height * widest)))
+        height = max(1, min(image.height, round(image.width / narrowest)))
         left, top = (image.width - width) // 2, (image.height - height) // 2
     image = image.crop((left, top, left + width, top + height))
     return ImageOps.mirror(image) if rng.random() < 0.5 else image

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 
 def file_identity(file: Path) -> str:
@@ -18,22 +17,17 @@ def file_identity(file: Path) -> str:
 
 
 def cache_folder(kind: str) -> Path:
-    """Return the folder for one kind of things, made if need be: below ``$FEDSAF_CACHE``, else ``~/.cache/fedsaf``.
-
-    Raises:
-        ValueError: it cannot be made.
-    """
+    """Return the folder for one kind of things, made if need be: below ``$FEDSAF_CACHE``, else ``~/.cache/fedsaf``."""
     folder = Path(os.environ.get("FEDSAF_CACHE") or "~/.cache/fedsaf").expanduser() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(
-            f"the cache folder {folder} cannot be made ({error}); set FEDSAF_CACHE=<folder with room>"
-        ) from error
+        remedy = "set FEDSAF_CACHE=<folder with room>"
+        raise ValueError(f"the cache folder {folder} cannot be made ({error}); {remedy}") from error
     return folder
 
 
-def mapped_tensor(file: Path) -> Tensor:
+def mapped_tensor(file: Path) -> torch.Tensor:
     """Map an ``.npy`` file read-only; nothing may write to the tensor."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*not writable")  # which is meant

@@ -19,7 +19,7 @@ from fedsaf.core.types import ImageFacts
 from fedsaf.data.datasets import Annotations, LabelledDataset
 from fedsaf.data.decode import ImageItem, Undecoded, decoded_blocks, decoded_shape
 from fedsaf.data.files import file_identity
-from fedsaf.data.pixels import Pixels, pixels_in_file, pixels_in_memory
+from fedsaf.data.pixels import pixels_in_file, pixels_in_memory
 from fedsaf.data.raw import RawSamples, RawSource
 
 log = logging.getLogger(__name__)
@@ -67,13 +67,11 @@ class ImageSource(RawSource[ImageItems]):
         image_size: side in pixels that every image is resized to; None keeps the native size, which must then be
             square and the same for all.
         mode: ``L``, ``RGB``, or ``auto``: RGB if any image has colour.
-        max_per_class: first samples kept of each class, in each group where there are groups; None keeps everything.
-            Taken before ``max_samples``.
+        max_per_class: first samples kept of each class, in each group where there are groups, before ``max_samples``.
         frozen_crop: whether the images of the part ``train``, or all where the source knows no test part, are cropped
             and mirrored at random once, for ever, as the public generators do when they write PACS and DomainNet.
         memory_limit_gib: decoded images that need more are kept in a mapped file of the cache folder, in GiB.
-        mean: of x / 255, one number or one per channel.
-        std: of x / 255, one number or one per channel.
+        mean: of x / 255, one number or one per channel; ``std`` likewise, positive.
     """
 
     image_size: int | None
@@ -92,26 +90,19 @@ class ImageSource(RawSource[ImageItems]):
 
     def check(self) -> None:
         """Refuse options that no images fit."""
+        size: object = self.image_size
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise ValueError(
+                f"dataset.image_size={size} must be one positive whole number, the side of a square in pixels, or null "
+                "for the native size"
+            )
         if not isinstance(self.memory_limit_gib, int | float) or not self.memory_limit_gib >= 0:
             raise ValueError(f"dataset.memory_limit_gib={self.memory_limit_gib} must be 0 or more GiB")
-        if self.frozen_crop and self.image_size is None:
+        if self.frozen_crop and size is None:
             raise ValueError("dataset.frozen_crop=true needs dataset.image_size: crops have no native size")
 
     def samples(self, raw: RawSamples[ImageItems], keep: np.ndarray, known: Annotations, seed: int) -> LabelledDataset:
         """Decode; images that are missing, cannot be decoded or have another size are named in a ValueError."""
-        pixels = self._pixels(raw, keep, seed)
-        shape = pixels.tensor.shape
-        digest = hashlib.sha256(np.array(shape, "<i8").tobytes() + pixels.digest.encode() + known.id_bytes)
-        mean, std = self._statistics(shape[1])
-        return LabelledDataset(
-            **known.annotations(),
-            inputs=pixels.tensor,
-            mapped_file=pixels.file,
-            fingerprint=digest.hexdigest(),
-            facts=ImageFacts(shape[1], shape[2], mean, std, digest.hexdigest()),
-        )
-
-    def _pixels(self, raw: RawSamples[ImageItems], keep: np.ndarray, seed: int) -> Pixels:
         last = self._last_cropped(raw)
 
         def rows() -> Iterator[Undecoded]:
@@ -119,23 +110,31 @@ class ImageSource(RawSource[ImageItems]):
                 cropped = row < last
                 yield replace(image, crop_seed=derive_seed(seed, "frozen_crop", 0, int(row))) if cropped else image
 
-        shape = decoded_shape(rows, self.mode, self.image_size)
-        self._statistics(shape[0])  # refused before images are decoded, which may take long
+        channels, side, _ = shape = decoded_shape(rows, self.mode, self.image_size)
+        mean, std = self._per_channel("mean", channels), self._per_channel("std", channels)
+        if min(std) <= 0:
+            raise ValueError(f"dataset.std must be positive, got {self.std}")
         whole = (len(keep), *shape)
 
         def blocks() -> Iterator[np.ndarray]:
             return decoded_blocks(rows(), shape, resize=self.image_size is not None)
 
         if np.prod(whole, dtype=float) <= self.memory_limit_gib * 2**30:
-            return pixels_in_memory(blocks(), whole)
-        key = {
-            "source": hashlib.sha256(raw.items.identity().encode()).hexdigest(),
-            "rows": hashlib.sha256(keep.astype("<i8").tobytes()).hexdigest(),
-            "native": str(self.image_size is None),
-            "crops": f"{seed} {last}" if last else "none",
-            "decoders": " ".join(f"{name} {version(name)}" for name in ("pillow", "torchvision")),
-        }
-        return pixels_in_file(blocks, whole, key)
+            pixels = pixels_in_memory(blocks(), whole)
+        else:
+            key = {
+                "source": hashlib.sha256(raw.items.identity().encode()).hexdigest(),
+                "rows": hashlib.sha256(keep.astype("<i8").tobytes()).hexdigest(),
+                "native": str(self.image_size is None),
+                "crops": f"{seed} {last}" if last else "none",
+                "decoders": " ".join(f"{name} {version(name)}" for name in ("pillow", "torchvision")),
+            }
+            pixels = pixels_in_file(blocks, whole, key)
+        digest = hashlib.sha256(np.array(whole, "<i8").tobytes() + pixels.digest.encode() + known.id_bytes).hexdigest()
+        facts = ImageFacts(channels, side, mean, std, digest)
+        return LabelledDataset(
+            **known.annotations(), inputs=pixels.tensor, mapped_file=pixels.file, fingerprint=digest, facts=facts
+        )
 
     def _last_cropped(self, raw: RawSamples[ImageItems]) -> int:
         """Return before which position images get a frozen crop; 0 for nowhere."""
@@ -148,14 +147,9 @@ class ImageSource(RawSource[ImageItems]):
             raise ValueError(f"dataset.frozen_crop=true needs train as the first of dataset.splits={list(raw.parts)}")
         return raw.parts["train"]
 
-    def _statistics(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return mean and standard deviation per channel."""
-        found = []
-        for name, value in (("mean", self.mean), ("std", self.std)):
-            values = (float(value),) * channels if isinstance(value, int | float) else tuple(map(float, value))
-            if len(values) != channels:
-                raise ValueError(f"dataset.{name} has {len(values)} values but the images have {channels} channel(s)")
-            found.append(values)
-        if min(found[1]) <= 0:
-            raise ValueError(f"dataset.std must be positive, got {self.std}")
-        return found[0], found[1]
+    def _per_channel(self, name: str, channels: int) -> tuple[float, ...]:
+        value = getattr(self, name)
+        values = (float(value),) * channels if isinstance(value, int | float) else tuple(map(float, value))
+        if len(values) != channels:
+            raise ValueError(f"dataset.{name} has {len(values)} values but the images have {channels} channel(s)")
+        return values

@@ -22,16 +22,11 @@ class EncodedLabels(NamedTuple):
 def encode_labels(values: Sequence[Label], names: Sequence[str] | None, what: str) -> EncodedLabels:
     """Map labels to contiguous ids.
 
-    Labels that index ``names`` stay as they are, classes without a sample included. Without names, integers are
-    sorted by value and text alphabetically; integers that are 0..C-1 already stay, too.
-
-    Args:
-        values: n labels: integers (whole floats and booleans count as such) or strings.
-        names: names of the ids where the source defines them.
-        what: subject of error messages, such as ``dataset x: label``.
+    Labels that index ``names`` stay as they are, classes without a sample included. Without names, integers (whole
+    floats and booleans count as such) are sorted by value and text alphabetically; integers that are 0..C-1 stay.
 
     Raises:
-        ValueError: a label is missing (None, NaN, -1), outside the names, or of another type.
+        ValueError: a label is missing (None, NaN, -1), outside the names, or of another type; ``what`` is its subject.
 
     >>> encode_labels([7, 3, 9, 3], None, "label").mapping
     {'3': 0, '7': 1, '9': 2}
@@ -64,9 +59,9 @@ def encode_labels(values: Sequence[Label], names: Sequence[str] | None, what: st
 
 
 def encode_groups(values: Sequence[Label], names: Sequence[str] | None, what: str) -> EncodedLabels:
-    """Map groups to contiguous ids in the order of their names, those without a sample left out.
+    """Map groups to ids in the alphabetical order of their names, however the source numbers them; see `encode_labels`.
 
-    So domains come in alphabetical order however the source numbers them. See `encode_labels`.
+    Groups without a sample are left out.
 
     >>> encode_groups([0, 2, 2], ["sketch", "photo", "art"], "group").ids.tolist()
     [1, 0, 0]

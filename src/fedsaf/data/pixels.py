@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from filelock import FileLock
-from torch import Tensor
 
 from fedsaf.core.files import remove_leftovers, replacing, write_atomically
 from fedsaf.data.files import cache_folder, mapped_tensor
@@ -27,7 +26,7 @@ log = logging.getLogger(__name__)
 class Pixels(NamedTuple):
     """All images of a set: (n, channels, s, s) uint8, SHA-256 of the bytes, and the file that is mapped read-only."""
 
-    tensor: Tensor
+    tensor: torch.Tensor
     digest: str
     file: Path | None
 
@@ -45,19 +44,11 @@ def pixels_in_memory(blocks: Iterator[np.ndarray], shape: tuple[int, ...]) -> Pi
 def pixels_in_file(
     blocks: Callable[[], Iterator[np.ndarray]], shape: tuple[int, ...], key: Mapping[str, str]
 ) -> Pixels:
-    """Map the file of an earlier run, or decode into a new one first.
+    """Map the file of an earlier run with this ``key``, everything that pixels depend on, or decode into a new one.
 
     The file is there whole or not at all, and written by one process at a time; the others wait for it. Beside it stand
     its key and checksum. A file that is not as it was left is made again: its size is compared always, its checksum if
-    the time of its last change differs.
-
-    Args:
-        blocks: decodes all images in order, anew with each call.
-        shape: of the tensor.
-        key: everything that the pixels depend on.
-
-    Raises:
-        ValueError: the file does not fit on the disk.
+    the time of its last change differs. One that does not fit on the disk raises a ValueError.
     """
     full_key = {**key, "shape": list(shape)}
     name = hashlib.sha256(json.dumps(full_key, sort_keys=True).encode()).hexdigest()[:32]

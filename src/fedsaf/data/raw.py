@@ -33,9 +33,8 @@ class RawSamples(Generic[Items]):
         items: n images or texts.
         labels: n labels as they stand in the source: numbers or text.
         parts: official part to number of samples, in the order of ``items``; ``{"all": n}`` where there are none.
-        class_names: names of the label ids where the source defines them, else None.
-        groups: n group labels (domain, user) as they stand in the source, or None.
-        group_names: names of the group ids where the source defines them, else None.
+        class_names: names of the label ids where the source defines them.
+        groups: n group labels (domain, user) as they stand in the source; ``group_names`` as for classes.
         files: where the samples lie, if in files.
     """
 
@@ -53,8 +52,7 @@ class RawSamples(Generic[Items]):
 class RawSource(Source, Generic[Items]):
     """A source whose samples are found first, and made into numbers when it is known which are kept.
 
-    Attributes:
-        max_samples: size of a class-balanced subset; None keeps everything.
+    ``max_samples`` is the size of a class-balanced subset; None keeps everything.
     """
 
     max_samples: int | None
@@ -66,8 +64,7 @@ class RawSource(Source, Generic[Items]):
     def read(self, seed: int) -> RawSamples[Items]:
         """Find samples and labels; ``seed`` is for sources that draw them.
 
-        Raises:
-            ValueError: there is nothing to be found; the message names the key and the ways out.
+        If there are none, a ValueError names the key and the ways out.
         """
 
     @abstractmethod
@@ -95,7 +92,7 @@ class RawSource(Source, Generic[Items]):
         if labels.mapping:
             log.info("dataset %s: labels mapped %s", raw.name, labels.mapping)
         limits = {name: limit for name, limit in self.limits().items() if limit is not None}
-        first = first_per_class(labels.ids, None if groups is None else groups.ids, limits.get("max_per_class"))
+        first = first_per_class(labels.ids, groups.ids if groups else None, limits.get("max_per_class"))
         rng = numpy_generator(seed, "max_samples")
         keep = first[balanced_subset(labels.ids[first], limits.get("max_samples"), rng, subset)]
         edges = np.searchsorted(keep, np.cumsum([0, *raw.parts.values()]))
@@ -103,7 +100,7 @@ class RawSource(Source, Generic[Items]):
             name=raw.name,
             labels=torch.from_numpy(labels.ids[keep]),
             class_names=labels.names,
-            groups=None if groups is None else torch.from_numpy(groups.ids[keep]),
+            groups=torch.from_numpy(groups.ids[keep]) if groups else None,
             group_names=groups.names if groups else (),
             label_mapping=labels.mapping,
             parts=dict(zip(raw.parts, np.diff(edges).tolist(), strict=True)),
@@ -116,9 +113,9 @@ class RawSource(Source, Generic[Items]):
 
 
 def first_per_class(labels: np.ndarray, groups: np.ndarray | None, most: int | None) -> np.ndarray:
-    """Choose the first ``most`` positions of each class, of each class and group where there are groups.
+    """Choose the first ``most`` positions of each class, of each class and group where there are groups, ascending.
 
-    Positions ascend. None keeps all, fewer than one raises ValueError.
+    None keeps all, fewer than one raises ValueError.
 
     >>> labels, groups = np.array([0, 0, 1, 0]), np.array([0, 1, 1, 1])
     >>> first_per_class(labels, None, 1).tolist(), first_per_class(labels, groups, 1).tolist()
@@ -137,15 +134,10 @@ def first_per_class(labels: np.ndarray, groups: np.ndarray | None, most: int | N
 def balanced_subset(
     labels: np.ndarray, max_samples: int | None, rng: np.random.Generator, subset: int = 0
 ) -> np.ndarray:
-    """Choose at most ``max_samples`` ascending positions, as even over the classes as their sizes allow.
+    """Choose at most ``max_samples`` ascending positions, as even over the classes as their sizes allow; None: all.
 
-    The same generator state gives nested subsets: a larger one holds every smaller one that divides evenly.
-
-    Args:
-        labels: (n,) class ids.
-        max_samples: how many to keep; None, or n and more, keeps all.
-        rng: one permutation per class is drawn, in class order.
-        subset: which of the subsets of this size; those of the same generator state have no sample in common.
+    One permutation per class is drawn, in class order. The same generator state gives nested subsets: a larger one
+    holds every smaller one that divides evenly; and those of another number ``subset`` have no sample in common.
 
     Raises:
         ValueError: fewer than one sample per class is asked for, or too few are left for another subset.

@@ -8,140 +8,64 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import __version__ as tokenizers_version
 
 from fedsaf.core.files import read_json, write_atomically
-from fedsaf.core.types import CountFacts, InputFacts, TokenFacts
 from fedsaf.data.files import cache_folder
 
 log = logging.getLogger(__name__)
 
-PAD, UNKNOWN, START = "[PAD]", "[UNK]", "[CLS]"
-"""Special words. A text cannot hold them, as it is turned into lower case."""
+PAD, UNKNOWN, START = SPECIALS = ("[PAD]", "[UNK]", "[CLS]")
+"""Special words of token ids, in this order. A text cannot hold them, as it is turned into lower case."""
 
 _CHUNK = 4096
 
 
-@dataclass(frozen=True)
-class Form(ABC):
-    """What a text becomes, once the words are known.
+def encode_tokens(texts: Sequence[str], words: Sequence[str], length: int) -> np.ndarray:
+    """Return (n, L) ids in order, behind the start symbol 2, cut or padded by 0 to ``length`` L; unknown words are 1.
 
-    Attributes:
-        max_length: L, at most so many tokens of a text are used.
+    Ids are positions in ``words``, in the smallest type that holds them: uint8, int16 or int32.
     """
-
-    max_length: int | None
-    specials: ClassVar[tuple[str, ...]]
-
-    def check(self, size: int | None) -> None:
-        """Raise a ValueError for a length, or a size V (None: all words), that leaves no room for a word."""
-        special = len(self.specials)
-        if size is not None and size <= special:
-            raise ValueError(
-                f"dataset.vocabulary_size={size} leaves no room for a word beside {special} special ones; the least is "
-                f"{special + 1}, and null takes every word"
-            )
-
-    @abstractmethod
-    def encode(self, texts: Sequence[str], words: Sequence[str]) -> np.ndarray:
-        """Return one row per text, in the smallest type that holds them: uint8, int16 or int32."""
-
-    @abstractmethod
-    def facts(self, words: Sequence[str]) -> InputFacts:
-        """Return what a model has to know about the rows."""
+    tokenizer, (pad, _, start) = _tokenizer(words), map(words.index, SPECIALS)
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{START} $A", special_tokens=[(START, start)])
+    tokenizer.enable_truncation(length)
+    tokenizer.enable_padding(length=length, pad_id=pad, pad_token=PAD)
+    rows = np.empty((len(texts), length), _smallest_type(len(words) - 1))
+    for first, chunk in _encodings(tokenizer, texts):
+        rows[first : first + len(chunk)] = [encoding.ids for encoding in chunk]
+    return rows
 
 
-@dataclass(frozen=True)
-class Tokens(Form):
-    """Ids of the words in order, behind the start symbol, cut or padded to L: padding 0, unknown 1, start 2; (n, L)."""
+def encode_counts(texts: Sequence[str], words: Sequence[str], length: int | None) -> np.ndarray:
+    """Return (n, V): how often each word occurs in a text, or in its first ``length`` words; others are not counted.
 
-    specials = (PAD, UNKNOWN, START)
-
-    def check(self, size: int | None) -> None:
-        """Refuse what leaves no room for a start symbol and a word."""
-        super().check(size)
-        if self.max_length is None or self.max_length < 2:
-            came = "null" if self.max_length is None else self.max_length
-            raise ValueError(f"dataset.max_length={came} must be at least 2: a start symbol and one word, such as 200")
-
-    def encode(self, texts: Sequence[str], words: Sequence[str]) -> np.ndarray:
-        """Return (n, L) ids."""
-        tokenizer = _tokenizer(words)
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{START} $A", special_tokens=[(START, words.index(START))]
-        )
-        length = self._length
+    The type is the smallest that holds all counts: uint8, int16 or int32.
+    """
+    tokenizer = _tokenizer([*words, UNKNOWN])
+    if length is not None:
         tokenizer.enable_truncation(length)
-        tokenizer.enable_padding(length=length, pad_id=words.index(PAD), pad_token=PAD)
-        rows = np.empty((len(texts), length), _smallest_type(len(words) - 1))
-        for start, chunk in _encodings(tokenizer, texts):
-            rows[start : start + len(chunk)] = [encoding.ids for encoding in chunk]
-        return rows
-
-    def facts(self, words: Sequence[str]) -> TokenFacts:
-        """Return L and V."""
-        return TokenFacts(self._length, len(words))
-
-    @property
-    def _length(self) -> int:
-        assert self.max_length is not None  # `check` saw to it
-        return self.max_length
-
-
-@dataclass(frozen=True)
-class Counts(Form):
-    """How often each known word occurs in a text; other words are not counted; (n, V)."""
-
-    specials = ()
-
-    def check(self, size: int | None) -> None:
-        """Refuse what leaves no room for a word."""
-        super().check(size)
-        if self.max_length is not None and self.max_length < 1:
-            raise ValueError(f"dataset.max_length={self.max_length} must be at least 1, or null to count whole texts")
-
-    def encode(self, texts: Sequence[str], words: Sequence[str]) -> np.ndarray:
-        """Return (n, V) counts."""
-        tokenizer = _tokenizer([*words, UNKNOWN])
-        if self.max_length is not None:
-            tokenizer.enable_truncation(self.max_length)
-        chunks = []
-        for _, chunk in _encodings(tokenizer, texts):
-            counts = np.stack([np.bincount(encoding.ids, minlength=len(words) + 1)[:-1] for encoding in chunk])
-            chunks.append(counts.astype(_smallest_type(int(counts.max()))))
-        return np.concatenate(chunks)
-
-    def facts(self, words: Sequence[str]) -> CountFacts:
-        """Return V."""
-        return CountFacts(len(words))
-
-
-FORMS: dict[str, type[Form]] = {"tokens": Tokens, "counts": Counts}
-"""The forms by the name that ``dataset.form`` has."""
+    chunks = []
+    for _, chunk in _encodings(tokenizer, texts):
+        counts = np.stack([np.bincount(encoding.ids, minlength=len(words) + 1)[:-1] for encoding in chunk])
+        chunks.append(counts.astype(_smallest_type(int(counts.max()))))
+    return np.concatenate(chunks)
 
 
 def learn_words(texts: Sequence[str], size: int | None, specials: Sequence[str]) -> tuple[str, ...]:
     """Return the words that are known, ``size`` at most: special ones, then those of the texts by falling frequency.
 
-    Words of equal frequency stand in the order of their characters' code points.
-
-    Raises:
-        ValueError: no word is found.
+    Words of equal frequency stand in the order of their code points. No word at all raises a ValueError.
 
     >>> learn_words(["b a c", "It's: b!"], 7, ("[PAD]",))
     ('[PAD]', 'b', '!', "'", 'a', 'c', 'it')
     """
     tokenizer = _tokenizer([])
-    trainer = trainers.WordLevelTrainer(
-        vocab_size=2**31 if size is None else size, special_tokens=list(specials), show_progress=False
-    )
+    limit = 2**31 if size is None else size
+    trainer = trainers.WordLevelTrainer(vocab_size=limit, special_tokens=list(specials), show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
     ids = tokenizer.get_vocab()
     if len(ids) <= len(specials):
@@ -149,18 +73,19 @@ def learn_words(texts: Sequence[str], size: int | None, specials: Sequence[str])
     return tuple(sorted(ids, key=ids.__getitem__))
 
 
-def cached_words(key: Sequence[object], texts: Sequence[str], size: int | None, form: Form) -> tuple[str, ...]:
-    """Return `learn_words` of the texts and the special words of the form, from the cache where it has them.
+def cached_words(
+    key: Sequence[object], texts: Sequence[str], size: int | None, specials: Sequence[str]
+) -> tuple[str, ...]:
+    """Return `learn_words`, from the cache where it has them; ``key`` tells these texts from any others.
 
-    A cache that cannot be read or written costs time, never a result: a damaged entry is named and made anew. ``key``
-    tells these texts from any others.
+    A cache that cannot be read or written costs time, never a result: a damaged entry is named and made anew.
     """
-    identity = json.dumps([tokenizers_version, size, form.specials, *key])
+    identity = json.dumps([tokenizers_version, size, specials, *key])
     try:
         file = cache_folder("vocabulary") / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
     except ValueError as error:
         log.warning("%s; the vocabulary is not kept", error)
-        return learn_words(texts, size, form.specials)
+        return learn_words(texts, size, specials)
     try:
         if (content := read_json(file)) is not None:
             if words_hash(content["words"]) == content["sha256"]:
@@ -168,7 +93,7 @@ def cached_words(key: Sequence[object], texts: Sequence[str], size: int | None, 
             raise ValueError("the words do not have the hash that was written with them")
     except (ValueError, KeyError, TypeError) as error:
         log.warning("vocabulary cache %s is damaged (%s: %s) and is made anew", file, type(error).__name__, error)
-    words = learn_words(texts, size, form.specials)
+    words = learn_words(texts, size, specials)
     try:
         write_atomically(file, json.dumps({"sha256": words_hash(words), "words": words}))
     except OSError as error:
@@ -204,5 +129,4 @@ def _encodings(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[tuple[int
 
 def _smallest_type(largest: int) -> type[np.integer]:
     """Return the smallest type that holds 0..largest and that torch can index."""
-    kinds = (np.uint8, np.int16, np.int32)
-    return next(kind for kind in kinds if largest <= np.iinfo(kind).max)
+    return next(kind for kind in (np.uint8, np.int16, np.int32) if largest <= np.iinfo(kind).max)
