@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -106,8 +108,9 @@ def test_truncated_jpeg_is_named():
 def test_options_are_checked():
     with pytest.raises(ValueError, match="dataset.mode='rgb'"):
         decode_images([encoded(RED)], ["a"], "rgb", None)
-    with pytest.raises(ValueError, match="image_size=0"):
-        decode_images([encoded(RED)], ["a"], "RGB", 0)
+    for size in (0, [40, 24], 2.5, True):
+        with pytest.raises(ValueError, match=re.escape(f"image_size={size} must be one positive whole number")):
+            source_of(Parquet, image_size=size).load(1)
 
 
 def coordinates(width, height):

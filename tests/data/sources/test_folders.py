@@ -139,6 +139,38 @@ def test_a_broken_photograph_is_named(album, content):
         load(album, image_size=32)
 
 
+def test_links_are_followed_and_those_that_lead_nowhere_or_back_are_named(tmp_path, caplog):
+    root, store = tmp_path / "root", tmp_path / "store"
+    for name in ("a", "b", "c"):
+        write(store / name / "1.txt", name)
+    write(root / "d" / "1.txt", "d")
+    for name in ("a", "b"):
+        (root / name).symlink_to(store / name)
+    (root / "d" / "2.txt").symlink_to(store / "c" / "1.txt")
+    assert texts(root).texts == ["a", "b", "d", "c"]
+    assert not caplog.records
+    for link, target in ((root / "d" / "3.txt", "gone"), (store / "a" / "up", root), (store / "b" / "self", "../b")):
+        link.symlink_to(target)
+    (root / "e").symlink_to(tmp_path / "gone")
+    assert texts(root).texts == ["a", "b", "d", "c"]
+    assert "4 links lead nowhere or back and are skipped, such as" in caplog.text
+
+
+def test_a_folder_beside_the_parts_is_named_and_left_out(tmp_path, caplog):
+    for part in ("train", "test"):
+        write(tmp_path / part / "ham" / "1.txt", part)
+    write(tmp_path / "previews" / "ham.txt", "stray")
+    samples = texts(tmp_path)
+    assert (samples.texts, samples.class_names, samples.parts) == (["train", "test"], ("ham",), {"train": 1, "test": 1})
+    assert "previews stand beside the parts and are left out" in caplog.text
+
+
+def test_classes_that_are_named_like_parts_are_classes(tmp_path):
+    for name in ("bus", "test", "train"):
+        write(tmp_path / name / "1.txt", name)
+    assert texts(tmp_path).class_names == ("bus", "test", "train")
+
+
 def test_texts_with_parts_and_odd_files(tmp_path, caplog):
     root = tmp_path / "mail"
     write(root / "train" / "spam" / "1.txt", "Buy\nthis", "utf-8-sig")

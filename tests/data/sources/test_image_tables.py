@@ -123,7 +123,7 @@ def test_bad_paths(tmp_path):
     for path, message in [
         (None, "path=null"),
         (tmp_path / "nowhere", "does not exist"),
-        (tmp_path / "empty", "no .parquet file"),
+        (tmp_path / "empty", r"no table that can be read: \.parquet"),
         (tmp_path / "broken.parquet", "not a readable parquet"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -133,6 +133,24 @@ def test_bad_tables_are_named(tmp_path, content, options, named):
         table(write(tmp_path / "a.csv", content), **options).load(1)
 
 
+def test_texts_that_begin_with_a_quotation_mark_are_all_read_from_a_tsv(tmp_path):
+    texts = [('"' if i in (40, 90) else "") + f"text {i}" for i in range(200)]
+    for column in (0, 1):
+        rows = [(text, str(i % 2))[:: 1 - 2 * column] for i, text in enumerate(texts)]
+        head = ("text", "label")[:: 1 - 2 * column]
+        file = write(tmp_path / f"{column}.tsv", "".join("\t".join(row) + "\n" for row in (head, *rows)))
+        assert list(table(file).load(1).texts) == texts
+    assert table(write(tmp_path / "end.tsv", 'text\tlabel\n"a\t0\nb"\t1\n')).load(1).texts == ['"a', 'b"']
+    quoted = write(tmp_path / "quoted.tsv", 'text\tlabel\n"two\nlines, ""one"" value"\t0\nb\t1\n')
+    assert table(quoted).load(1).texts == ['two\nlines, "one" value', "b"]
+
+
+@pytest.mark.parametrize("rows", ['"a,0\nb,1\n', '"a,0\n"b,1\n', 'a,0\n"b" c,1\n'])
+def test_a_quotation_mark_that_swallows_rows_of_a_csv_is_named_by_line(tmp_path, rows):
+    with pytest.raises(ValueError, match=r"a\.csv, line \d: .*begins with a quotation mark has to end with one"):
+        table(write(tmp_path / "a.csv", "text,label\n" + rows)).load(1)
+
+
 def test_labels_out_of_range_are_named(tmp_path, write_parquet):
     file = write_parquet(tmp_path / "a.parquet", {"text": ["a", "b"], "label": [0, 2]})
     declared = write_parquet(
@@ -185,7 +203,7 @@ def test_bad_paths(tmp_path):
     for path, message in [
         (None, "path=null"),
         (tmp_path / "nowhere", "does not exist"),
-        (tmp_path / "empty", "holds no table of texts: .csv"),
+        (tmp_path / "empty", "holds no table that can be read: .csv"),
         (tmp_path / "mixed", "several kinds, .csv, .jsonl"),
         (tmp_path / "array.json", "one JSON array"),
         (tmp_path / "broken.jsonl", "one JSON object per line"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from fedsaf.data.images import ImageItems, ImageSource
 from fedsaf.data.raw import RawSamples
 from fedsaf.data.texts import TextSource
 
-_OWN_WORDS, _COMMON_WORDS, _LENGTHS = 8, 40, (6, 24)
+_OWN_WORDS, _COMMON_WORDS = 8, 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +21,6 @@ class Digits(ImageSource):
 
     They have no official test part; the last 360 stand for one, which only ``protocol.split=common`` tells apart.
     """
-
-    NUM_TEST: ClassVar[int] = 360
 
     def read(self, seed: int) -> RawSamples[ImageItems]:
         """Scale the 17 grey levels to 0..255."""
@@ -35,7 +32,7 @@ class Digits(ImageSource):
             name="digits",
             items=ImageItems.of(items, "digit"),
             labels=digits.target.tolist(),
-            parts={"train": len(items) - self.NUM_TEST, "test": self.NUM_TEST},
+            parts={"train": len(items) - 360, "test": 360},
             class_names=tuple(map(str, digits.target_names)),
         )
 
@@ -45,11 +42,10 @@ class Synthetic(ImageSource):
     """Noisy copies of one random 4 x 4 pattern per class, enlarged: learnable, of any size, for tests.
 
     Attributes:
-        num_samples: n; classes differ by at most one sample.
-        num_classes: C.
+        num_samples: n; classes differ by at most one sample, and so do domains.
         channels: 1 or 3.
         noise: standard deviation of the pixel noise, on the scale 0..255.
-        group_names: domains, of equal size up to one sample, each with a tint of its own; None for none.
+        group_names: domains, each with a tint of its own; None for none.
     """
 
     num_samples: int
@@ -64,12 +60,11 @@ class Synthetic(ImageSource):
             raise ValueError(f"dataset.channels={self.channels} must be 1 (grey) or 3 (RGB)")
         if self.image_size is None:
             raise ValueError("dataset.image_size=null: synthetic images have no native size")
-        _check_classes(self.num_classes, self.num_samples)
         names = None if self.group_names is None else tuple(self.group_names)
         if names is not None and not 1 <= len(set(names)) == len(names) <= self.num_samples:
             raise ValueError(f"dataset.group_names={list(names)} must be null or 1..{self.num_samples} different names")
         rng = numpy_generator(seed, "synthetic")
-        labels = rng.permutation(np.arange(self.num_samples) % self.num_classes)
+        labels = _labels(rng, self.num_classes, self.num_samples)
         cells = np.arange(self.image_size) * 4 // self.image_size
         patterns = rng.uniform(64, 192, (self.num_classes, 4, 4, self.channels))[:, cells][:, :, cells]
         images = [
@@ -100,7 +95,6 @@ class SyntheticText(TextSource):
 
     Attributes:
         num_samples: n; classes and groups differ by at most one sample.
-        num_classes: C.
         share: of the words of a text that belong to its class, in (0, 1].
         num_groups: domains or users, each with favourite words; None for none.
     """
@@ -112,13 +106,12 @@ class SyntheticText(TextSource):
 
     def read(self, seed: int) -> RawSamples[Sequence[str]]:
         """Draw the texts from ``seed`` alone."""
-        _check_classes(self.num_classes, self.num_samples)
         if self.num_groups is not None and not 1 <= self.num_groups <= self.num_samples:
             raise ValueError(f"dataset.num_groups={self.num_groups} must be null or in 1..{self.num_samples}")
         if not 0 < self.share <= 1:
             raise ValueError(f"dataset.share={self.share} must lie in (0, 1]")
         rng = numpy_generator(seed, "synthetic_text")
-        labels = rng.permutation(np.arange(self.num_samples) % self.num_classes)
+        labels = _labels(rng, self.num_classes, self.num_samples)
         groups = None if self.num_groups is None else rng.permutation(np.arange(self.num_samples) % self.num_groups)
         texts = [self._text(rng, y, 0 if groups is None else groups[i] + 1) for i, y in enumerate(labels)]
         return RawSamples(
@@ -132,8 +125,8 @@ class SyntheticText(TextSource):
         )
 
     def _text(self, rng: np.random.Generator, label: int, group: int) -> str:
-        """Draw one text; group 0 has no favourite words."""
-        length = rng.integers(*_LENGTHS)
+        """Draw one text of 6 to 23 words; group 0 has no favourite ones."""
+        length = rng.integers(6, 24)
         own = rng.random(length) < self.share
         favourite = rng.random(length) < (0.2 if group else 0.0)
         numbers = rng.integers(_COMMON_WORDS, size=length)
@@ -144,6 +137,7 @@ class SyntheticText(TextSource):
         )
 
 
-def _check_classes(num_classes: int, num_samples: int) -> None:
+def _labels(rng: np.random.Generator, num_classes: int, num_samples: int) -> np.ndarray:
     if not 1 <= num_classes <= num_samples:
         raise ValueError(f"dataset.num_classes={num_classes} must be in 1..num_samples={num_samples}")
+    return rng.permutation(np.arange(num_samples) % num_classes)

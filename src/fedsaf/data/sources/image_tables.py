@@ -5,39 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedsaf.data.decode import Undecoded
 from fedsaf.data.files import file_identity
 from fedsaf.data.images import ImageItems, ImageSource
-from fedsaf.data.sources.table_files import TablePart, parquet_parts
-from fedsaf.data.sources.tables import NamedTable, OwnTable, TableSource, choose_column, kind_of
-
-if TYPE_CHECKING:
-    from datasets import Features
+from fedsaf.data.sources.table_files import TablePart
+from fedsaf.data.sources.tables import NamedTable, TableSource, choose_column, kind_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageTable(TableSource[ImageItems], ImageSource):
-    """A parquet table of images.
+class Parquet(TableSource[ImageItems], ImageSource):
+    """A user's own parquet file of images, or a folder of them.
 
-    Attributes:
-        image_column: None takes the only column that can hold images.
+    ``image_column`` None takes the only column that can hold images.
     """
 
     image_column: str | None
 
-    accepted = "a parquet file or a folder of parquet files"
-    local_parts = staticmethod(parquet_parts)
+    suffixes = (".parquet",)
 
     def content_columns(self, name: str, part: TablePart) -> list[str]:
         """Return the column of the images."""
+        kinds = {column: kind_of(feature) for column, feature in part.features.items()}
 
-        def candidates(features: Features) -> list[str]:
-            declared = [column for column, feature in features.items() if kind_of(feature) == "Image"]
-            return declared or [c for c, f in features.items() if kind_of(f) in ("binary", "large_binary", "struct")]
+        def candidates() -> list[str]:
+            declared = [column for column, kind in kinds.items() if kind == "Image"]
+            return declared or [c for c, kind in kinds.items() if kind in ("binary", "large_binary", "struct")]
 
         return [choose_column("image_column", self.image_column, part.features, candidates, name)]
 
@@ -62,12 +57,7 @@ class ImageTable(TableSource[ImageItems], ImageSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parquet(OwnTable[ImageItems], ImageTable):
-    """A user's own parquet file, or a folder of them whose names tell the official part."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HubImages(NamedTable[ImageItems], ImageTable):
+class HubImages(NamedTable[ImageItems], Parquet):
     """Images by the name of their set."""
 
 
@@ -75,7 +65,7 @@ def _encoded(value: object, part: TablePart, column: str) -> bytes | Path | None
     """Return an encoded image, or the file beside the table that holds it; None for a gap."""
     if isinstance(value, Mapping):
         if value.get("bytes") is None and value.get("path"):
-            return (part.folder or Path()) / value["path"]
+            return part.files[0].parent / value["path"]
         value = value.get("bytes")
     if not isinstance(value, bytes | None):
         raise ValueError(f"dataset.image_column={column!r} holds {type(value).__name__}, not encoded images")

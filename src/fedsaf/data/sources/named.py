@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from fedsaf.data.sources.table_files import BATCH_ROWS, TablePart, part_of, picked, pooled_order
+from fedsaf.data.sources.table_files import BATCH_ROWS, SUFFIXES, TablePart, part_of, picked, pooled_order, table_parts
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -23,22 +23,15 @@ _ANSWER_SECONDS = 2.0
 
 
 def named_parts(
-    name: str,
-    hub_id: str | None,
-    path: str | None,
-    splits: Sequence[str] | None,
-    local_parts: Callable[[Path, Sequence[str] | None], list[TablePart]],
+    name: str, hub_id: str | None, path: str | None, splits: Sequence[str] | None, suffixes: Sequence[str] = SUFFIXES
 ) -> list[TablePart]:
     """List the parts of a set by name: ``path``, else ``$DATA_ROOT/<name>``, else the hub's cache, else the hub.
 
-    ``local_parts`` lists the parts of a local file or folder, in pooled order.
-
-    Raises:
-        ValueError: no place has it; names the ways to provide it, within seconds.
+    If no place has it, a ValueError names the ways to provide it, within seconds.
     """
     local = local_place(name, path)
     if local is not None:
-        return local_parts(local, splits)
+        return table_parts(local, splits, suffixes)
     if hub_id is None:
         raise ValueError(
             f"dataset {name} is not on this machine, and no copy on the hub is known that loads by its name. "
@@ -114,16 +107,16 @@ def _hub_refusal(hub_id: str) -> str | None:
     """
     from huggingface_hub import HfApi
 
-    answer = ["no answer in time"]
+    answer: list[str | None] = ["no answer in time"]
 
     def ask() -> None:
         try:
             HfApi().dataset_info(hub_id, timeout=_ANSWER_SECONDS)
-            answer[0] = ""
+            answer[0] = None
         except Exception as error:  # whatever the client library raises is the reason to show
             answer[0] = f"{type(error).__name__}: {error}".split("\n")[0]
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(_ANSWER_SECONDS)
-    return answer[0] or None
+    return answer[0]

@@ -8,7 +8,7 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from fedsaf.core.types import TokenFacts
 from fedsaf.data.datasets import LabelledDataset, OrderedSplit, Source
-from fedsaf.data.sources.named import named_parts
-from fedsaf.data.sources.table_files import TablePart, text_parts
+from fedsaf.data.sources.named import local_place, named_parts
 
 log = logging.getLogger(__name__)
 
@@ -41,20 +40,12 @@ ROLE, TEXT, WINDOW, NEXT = "character_id", "text", "x", "y"
 SHORT, STRANGE = "roles without a window", "windows with a character outside the alphabet"
 """Reasons to leave something out."""
 
-_BATCH_ROWS = 65_536
-_SHOWN = {"\n": "\\n", " ": "space"}
 
-
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """Windows of all roles, role after role, in the order of the text.
 
-    Attributes:
-        inputs: (n, 80) uint8 ids.
-        targets: (n,) uint8 ids of the next character.
-        roles: (n,) ascending positions in ``names``.
-        names: roles with a window, in alphabetical order.
-        left_out: what was left out and how often.
+    ``inputs`` (n, 80) and ``targets`` (n,), the next characters, are uint8 ids; ``roles`` (n,) ascending positions in
+    ``names``, the roles with a window in alphabetical order; ``left_out`` says what was left out and how often.
     """
 
     inputs: np.ndarray
@@ -93,7 +84,10 @@ class Shakespeare(Source):
         """
         if subset:
             raise ValueError(f"validation.subset={subset}: {self.name} has no subsets, since all windows are taken")
-        parts = named_parts(self.name, self.hub_id, self.path, None, _local_parts)
+        place = local_place(self.name, self.path)
+        speeches = place / "speeches.parquet" if place else None
+        path = str(speeches) if speeches and speeches.is_file() else self.path
+        parts = named_parts(self.name, self.hub_id, path, None)
         kinds = {(ROLE, WINDOW, NEXT): _ready_windows, (ROLE, TEXT): self._cut_speeches}
         columns = next((c for c in kinds if set(c) <= set(parts[0].features)), None)
         if columns is None or any(set(columns) - set(part.features) for part in parts):
@@ -109,11 +103,27 @@ class Shakespeare(Source):
         windows = kinds[columns](table)
         if not len(windows.targets):
             raise ValueError(f"dataset {self.name}: no role has the {LENGTH + 1} characters of one window")
-        log.info(
-            "dataset %s: %d windows of %d roles; left out: %s",
-            *(self.name, len(windows.targets), len(windows.names), windows.left_out),
+        counted = (self.name, len(windows.targets), len(windows.names), windows.left_out)
+        log.info("dataset %s: %d windows of %d roles; left out: %s", *counted)
+        digest = hashlib.sha256()
+        for array in (windows.inputs, windows.targets, windows.roles.astype("<i8")):
+            digest.update(array.data)
+        return LabelledDataset(
+            name=self.name,
+            inputs=torch.from_numpy(windows.inputs),
+            labels=torch.from_numpy(windows.targets.astype(np.int64)),
+            class_names=tuple({"\n": "\\n", " ": "space"}.get(character, character) for character in ALPHABET),
+            groups=torch.from_numpy(windows.roles.astype(np.int64)),
+            group_names=windows.names,
+            label_mapping={},
+            parts={"all": len(windows.targets)},
+            files=[file for part in parts for file in part.files],
+            fingerprint=digest.hexdigest(),
+            own_split=OrderedSplit(train_fraction=0.9, gap=LENGTH - 1),
+            facts=TokenFacts(LENGTH, len(ALPHABET)),
+            vocabulary=tuple(ALPHABET),
+            left_out=windows.left_out,
         )
-        return self._dataset(windows, [file for part in parts for file in part.files])
 
     def _cut_speeches(self, table: pa.Table) -> Windows:
         """Join the speeches of each role and cut them."""
@@ -133,39 +143,12 @@ class Shakespeare(Source):
         }
         return Windows(inputs, targets, np.repeat(np.arange(len(names)), counts[counts > 0]), names, left_out)
 
-    def _dataset(self, windows: Windows, files: Sequence[Path]) -> LabelledDataset:
-        digest = hashlib.sha256()
-        for array in (windows.inputs, windows.targets, windows.roles.astype("<i8")):
-            digest.update(array.data)
-        return LabelledDataset(
-            name=self.name,
-            inputs=torch.from_numpy(windows.inputs),
-            labels=torch.from_numpy(windows.targets.astype(np.int64)),
-            class_names=tuple(_SHOWN.get(character, character) for character in ALPHABET),
-            groups=torch.from_numpy(windows.roles.astype(np.int64)),
-            group_names=windows.names,
-            label_mapping={},
-            parts={"all": len(windows.targets)},
-            files=files,
-            fingerprint=digest.hexdigest(),
-            own_split=OrderedSplit(train_fraction=0.9, gap=LENGTH - 1),
-            facts=TokenFacts(LENGTH, len(ALPHABET)),
-            vocabulary=tuple(ALPHABET),
-            left_out=windows.left_out,
-        )
-
-
-def _local_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
-    speeches = path / "speeches.parquet"
-    return text_parts(speeches if speeches.is_file() else path, splits)
-
 
 def _ready_windows(table: pa.Table) -> Windows:
     """Sort windows by role, in the order in which they stand within each.
 
-    Raises:
-        ValueError: a window or next character of another length, or most windows do not end in the next character
-            of the window before.
+    A window or next character of another length raises ValueError, and windows of which most do not end in the next
+    character of the window before.
     """
     for column, length in ((WINDOW, LENGTH), (NEXT, 1)):
         lengths = pc.utf8_length(table.column(column)).to_numpy()
@@ -174,8 +157,7 @@ def _ready_windows(table: pa.Table) -> Windows:
             raise ValueError(f"column {column!r}, row {row}: {lengths[row]} characters instead of {length}")
     inputs, targets = _ids(table.column(WINDOW), LENGTH), _ids(table.column(NEXT), 1)[:, 0]
     found = table.column(ROLE).cast(pa.string()).combine_chunks().dictionary_encode()
-    names = np.array(found.dictionary.to_pylist(), object)
-    rank = np.argsort(np.argsort(names))
+    names, rank = np.unique(np.array(found.dictionary.to_pylist(), object), return_inverse=True)
     roles = rank[found.indices.to_numpy()]
     keep = (targets != STRANGER) & (inputs.max(1) != STRANGER)
     order = np.argsort(roles, kind="stable")
@@ -190,12 +172,12 @@ def _ready_windows(table: pa.Table) -> Windows:
         )
     kept, roles = np.unique(roles, return_inverse=True)
     left_out = {SHORT: len(names) - len(kept), STRANGE: int((~keep).sum())}
-    return Windows(inputs, targets, roles, tuple(np.sort(names)[kept].tolist()), left_out)
+    return Windows(inputs, targets, roles, tuple(names[kept].tolist()), left_out)
 
 
 def _ids(column: pa.ChunkedArray, width: int) -> np.ndarray:
     """Return (n, width) ids of texts of ``width`` characters."""
-    batches = (batch.column(0).to_pylist() for batch in pa.table({"texts": column}).to_batches(_BATCH_ROWS))
+    batches = (batch.column(0).to_pylist() for batch in pa.table({"texts": column}).to_batches(65_536))
     ids = [character_ids("".join(texts)).reshape(-1, width) for texts in batches]
     return np.concatenate([np.empty((0, width), np.uint8), *ids])
 
@@ -211,14 +193,10 @@ def character_ids(text: str) -> np.ndarray:
 
 
 def cut_windows(texts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Cut every text at every position; a window with a stranger, as its next character too, is left out.
+    """Cut every text, given by the ids of its characters, at every position; fewer than 81 give no window.
 
-    Args:
-        texts: ids of the characters of each text; fewer than 81 give no window.
-
-    Returns:
-        (n, 80) uint8 windows and (n,) uint8 next characters, text after text, the number of windows of each text, and
-        how many windows were left out.
+    Returns (n, 80) uint8 windows and (n,) uint8 next characters, text after text, the number of windows of each text,
+    and how many were left out because of a stranger, as their next character too.
     """
     kept = [_windows_of(text) for text in texts]
     counts = np.array(list(map(len, kept)), np.int64)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,14 +27,14 @@ log = logging.getLogger(__name__)
 PARTS = ("train", "valid", "test")
 """Official parts, in the order in which they are pooled."""
 
+SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
+"""Endings of the tables that can be read."""
+
 BATCH_ROWS = 256
 """Rows that are in memory at once where a column is streamed."""
 
 _PART_NAME = re.compile(r"(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?![a-z])")
-_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
-_DELIMITERS = ",;\t|"
 _LARGEST_BLOCK = 2**30
-_HEADER_LENGTH, _HEADER_ROWS = 64, 1000
 
 Entry = TypeVar("Entry")
 
@@ -50,7 +51,6 @@ class TablePart:
         read: wanted columns -> table in memory.
         stream: column, ascending rows -> the values there one after the other, without holding the column; None
             where columns are always read whole.
-        folder: where files that its rows name are; None if they hold everything.
     """
 
     name: str
@@ -59,7 +59,6 @@ class TablePart:
     features: Features
     read: Callable[[list[str]], pa.Table]
     stream: Callable[[str, np.ndarray], Iterator[Any]] | None = None
-    folder: Path | None = None
 
 
 def part_of(name: str) -> str | None:
@@ -77,10 +76,7 @@ def pooled_order(
 ) -> list[tuple[str, Entry]]:
     """Sort (part, entry) pairs by part: as ``splits`` say, leaving out others; or train, valid, test, the rest.
 
-    A wanted part that is absent is named in a warning, as its samples are not pooled.
-
-    Raises:
-        ValueError: none of the wanted parts is there.
+    A wanted part that is absent is named in a warning; if none of them is there, a ValueError.
     """
     names = {part for part, _ in found}
     order = list(splits) if splits is not None else [*PARTS, *sorted(names.difference(PARTS))]
@@ -92,69 +88,44 @@ def pooled_order(
     return sorted((entry for entry in found if entry[0] in order), key=lambda entry: order.index(entry[0]))
 
 
-def table_files(path: Path, splits: Sequence[str] | None, suffixes: Collection[str], what: str) -> list[Path]:
+def table_parts(path: Path, splits: Sequence[str] | None, suffixes: Sequence[str] = SUFFIXES) -> list[TablePart]:
     """List a file, or those of a folder in pooled order; one whose name is no part's is a part of its own.
 
     Args:
-        path: a file of any name, or a folder; where it holds no such file itself, those below it are taken.
+        path: a file, or a folder; where it holds no such file itself, those below it are taken.
         splits: official parts to pool, in this order; None takes every file.
-        suffixes: endings of the wanted files, in lower case, with the dot.
-        what: what they are called in messages.
+        suffixes: endings of the wanted files; a file of any name is parquet if that is the only kind.
 
     Raises:
-        ValueError: no such path, no such file in it, or none of the splits.
+        ValueError: no such path, no such file in it, several kinds of them, none of the splits, or an unreadable file.
     """
-    if not path.exists():
-        raise ValueError(f"dataset.path={str(path)!r} does not exist")
-    if path.is_file():
-        return [path]
 
     def wanted(files: Iterable[Path]) -> list[Path]:
         return sorted(f for f in files if f.suffix.lower() in suffixes and f.is_file() and f.name[0] != ".")
 
-    files = wanted(path.glob("*")) or wanted(path.rglob("*"))
+    if not path.exists():
+        raise ValueError(f"dataset.path={str(path)!r} does not exist")
+    files = [path] if path.is_file() else wanted(path.glob("*")) or wanted(path.rglob("*"))
     if not files:
-        raise ValueError(f"dataset.path={str(path)!r} holds no {what}")
-    return [file for _, file in pooled_order([(part_name(file), file) for file in files], splits, str(path))]
-
-
-def part_name(file: Path) -> str:
-    """Return the part that a file belongs to: an official one by its name, else one of its own."""
-    return part_of(file.stem) or file.stem
-
-
-def parquet_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
-    """List a parquet file, or those of a folder, as parts in pooled order; see `table_files`."""
-    return [_parquet_part(file) for file in table_files(path, splits, (".parquet",), ".parquet file")]
-
-
-def text_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
-    """List a table of texts, or those of a folder, which are of one kind, as parts in pooled order; see `table_files`.
-
-    Raises:
-        ValueError: tables of several kinds, or an unreadable file; and see `table_files`.
-    """
-    files = table_files(path, splits, _SUFFIXES, f"table of texts: {', '.join(_SUFFIXES)}")
-    kinds = sorted({file.suffix.lower() for file in files})
-    if kinds[0] not in _SUFFIXES:
-        raise ValueError(f"dataset.path={str(path)!r} is none of the files that can be read: {', '.join(_SUFFIXES)}")
+        raise ValueError(f"dataset.path={str(path)!r} holds no table that can be read: {', '.join(suffixes)}")
+    kinds = sorted({file.suffix.lower() for file in files}) if len(suffixes) > 1 else list(suffixes)
+    if kinds[0] not in suffixes:
+        raise ValueError(f"dataset.path={str(path)!r} is none of the files that can be read: {', '.join(suffixes)}")
     if len(kinds) > 1:
         raise ValueError(f"dataset.path={str(path)!r} holds tables of several kinds, {', '.join(kinds)}; name one file")
-    return [_parquet_part(file) if kinds == [".parquet"] else _held_part(file) for file in files]
+    named = [(part_of(file.stem) or file.stem, file) for file in files]
+    if not path.is_file():
+        named = pooled_order(named, splits, str(path))
+    return [_part(name, file, kinds[0]) for name, file in named]
 
 
-def _held_part(file: Path) -> TablePart:
-    """Return a table of texts, which is read at once."""
+def _part(name: str, file: Path, kind: str) -> TablePart:
+    """Return a parquet file, whose columns can be read in place, or another table, which is read at once."""
     from datasets import Features  # costs a second; sets that need no table do without
 
-    table = _read_json(file) if "json" in file.suffix.lower() else _read_csv(file)
-    return TablePart(part_name(file), file.name, [file], Features.from_arrow_schema(table.schema), table.select)
-
-
-def _parquet_part(file: Path) -> TablePart:
-    """Return a parquet file, whose columns can be read in place."""
-    from datasets import Features  # see above
-
+    if kind != ".parquet":
+        table = _read_json(file) if "json" in kind else _read_csv(file, "\t" if kind != ".csv" else None)
+        return TablePart(name, file.name, [file], Features.from_arrow_schema(table.schema), table.select)
     try:
         features = Features.from_arrow_schema(pq.read_schema(file))
     except (pa.ArrowInvalid, OSError) as error:
@@ -163,7 +134,7 @@ def _parquet_part(file: Path) -> TablePart:
     def read(columns: list[str]) -> pa.Table:
         return pq.read_table(file, columns=columns)
 
-    return TablePart(part_name(file), file.name, [file], features, read, partial(_stream_parquet, file), file.parent)
+    return TablePart(name, file.name, [file], features, read, partial(_stream_parquet, file))
 
 
 def _stream_parquet(file: Path, column: str, rows: np.ndarray) -> Iterator[Any]:
@@ -190,11 +161,7 @@ def picked(tables: Iterable[pa.Table | pa.RecordBatch], rows: np.ndarray) -> Ite
 
 
 def utf8(file: Path) -> str:
-    """Return the text of a file, without a byte order mark.
-
-    Raises:
-        ValueError: a byte that is not UTF-8, with file and line.
-    """
+    """Return the text of a file, without a byte order mark; bytes that are not UTF-8 raise ValueError with the line."""
     raw = file.read_bytes()
     try:
         return raw.decode("utf-8-sig")
@@ -205,16 +172,17 @@ def utf8(file: Path) -> str:
         ) from error
 
 
-def _read_csv(file: Path) -> pa.Table:
+def _read_csv(file: Path, delimiter: str | None) -> pa.Table:
     """Read a table with a header line; quoted values may hold line breaks and delimiters."""
-    header = utf8(file).partition("\n")[0]
-    widths = {d: len(next(csv.reader([header], delimiter=d), [])) for d in _DELIMITERS}
-    delimiter = max(widths, key=widths.__getitem__) if file.suffix.lower() == ".csv" else "\t"
+    text = utf8(file)
+    if delimiter is None:
+        header = text.partition("\n")[0]
+        delimiter = max(",;\t|", key=lambda each: len(next(csv.reader([header], delimiter=each), [])))
     try:
         table = pa.csv.read_csv(
             file,
             pa.csv.ReadOptions(block_size=_block_size(file)),
-            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pa.csv.ParseOptions(delimiter=delimiter, quote_char=_quote(file, text, delimiter), newlines_in_values=True),
             pa.csv.ConvertOptions(
                 null_values=[""], strings_can_be_null=True, true_values=[], false_values=[], timestamp_parsers=[]
             ),
@@ -225,14 +193,34 @@ def _read_csv(file: Path) -> pa.Table:
         raise ValueError(f"dataset.path: {file} holds a header and no row")
     names = table.column_names
     for name, column in zip(names, table.columns, strict=True):  # a first line that is data
-        again = pc.is_in(pa.array([name]), column.slice(0, _HEADER_ROWS).cast(pa.string()))[0].as_py()
+        again = pc.is_in(pa.array([name]), column.slice(0, 1000).cast(pa.string()))[0].as_py()
         number = name.strip().lstrip("+-").replace(".", "", 1).isdigit()
-        if number or again or len(name) > _HEADER_LENGTH or (name.strip() and names.count(name) > 1):
+        if number or again or len(name) > 64 or (name.strip() and names.count(name) > 1):
             raise ValueError(
                 f"dataset.path: {file} seems to lack a header: its first line gives the column name {name[:40]!r}; "
                 "add a first line such as text,label"
             )
     return table.drop_columns([name for name in names if not name.strip()])  # row numbers that pandas writes
+
+
+def _quote(file: Path, text: str, delimiter: str) -> str | bool:
+    """Return the quotation mark; False where those of a table with tabs stand for themselves.
+
+    So they do if a value that begins with one does not end with one, or would swallow lines. A reader that takes them
+    for quotes all the same loses rows in silence; with another delimiter that is a ValueError.
+    """
+    csv.field_size_limit(_LARGEST_BLOCK)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        swallows = any("\n" in value and "\t" in value for row in rows for value in row)
+    except csv.Error as error:
+        if delimiter != "\t":
+            raise ValueError(
+                f"dataset.path: {file}, line {rows.line_num}: {error}; a value that begins with a quotation mark has "
+                "to end with one, and those within it are doubled"
+            ) from error
+        return False
+    return False if swallows and delimiter == "\t" else '"'
 
 
 def _read_json(file: Path) -> pa.Table:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fedsaf.data.raw import Items, RawSamples, RawSource
 from fedsaf.data.sources.named import named_parts
-from fedsaf.data.sources.table_files import TablePart
+from fedsaf.data.sources.table_files import SUFFIXES, TablePart, table_parts
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -29,7 +29,7 @@ class TableSource(RawSource[Items]):
     """A source whose samples are rows of a table; images and texts differ in which column holds them.
 
     Attributes:
-        path: file, or folder of files of one kind.
+        path: file, or folder of files of one kind whose names tell the official part.
         splits: official parts to pool, in this order; None takes every file.
         label_column: None takes the only column that can hold labels, else the one with a usual name (label, ...).
         group_column: column of the group ids (domain, user); None for none.
@@ -40,13 +40,8 @@ class TableSource(RawSource[Items]):
     label_column: str | None
     group_column: str | None
 
-    accepted: ClassVar[str]
-    """What ``path`` may be."""
-
-    @staticmethod
-    @abstractmethod
-    def local_parts(path: Path, splits: Sequence[str] | None) -> list[TablePart]:
-        """List a local file, or those of a folder, as parts in pooled order."""
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+    """Endings of the files that are read."""
 
     @abstractmethod
     def content_columns(self, name: str, part: TablePart) -> list[str]:
@@ -55,6 +50,13 @@ class TableSource(RawSource[Items]):
     @abstractmethod
     def items(self, parts: Sequence[TablePart], sizes: Sequence[int], columns: list[str]) -> Items:
         """Return the samples that these columns of parts of these sizes hold."""
+
+    def read(self, seed: int) -> RawSamples[Items]:
+        """Read the rows of ``path``; the set is called after it."""
+        if self.path is None:
+            raise ValueError(f"dataset.path=null: name a file or a folder of files ({', '.join(self.suffixes)})")
+        path = Path(self.path).expanduser()
+        return self.rows(path.stem, table_parts(path, self.splits, self.suffixes))
 
     def rows(self, name: str, parts: Sequence[TablePart]) -> RawSamples[Items]:
         """Pool the parts in order.
@@ -65,22 +67,11 @@ class TableSource(RawSource[Items]):
         first, features = parts[0], parts[0].features
         content = self.content_columns(name, first)
         others = {c: f for c, f in features.items() if c not in (*content, self.group_column)}
-        label = choose_column("label_column", self.label_column, features, lambda _: _label_candidates(others), name)
+        label = choose_column("label_column", self.label_column, features, lambda: _label_candidates(others), name)
         group = self.group_column and choose_column("group_column", self.group_column, features, list, name)
         annotations = [column for column in dict.fromkeys((label, group)) if column]
-        for part in parts:
-            for column in (*content, *annotations):
-                if column not in part.features:
-                    raise ValueError(
-                        f"dataset {name}: {part.place} has no column {column!r}, which {first.place} has; it has "
-                        f"{', '.join(part.features)}"
-                    )
-                if part.features[column] != features[column]:
-                    kinds = kind_of(part.features[column]), kind_of(features[column])
-                    raise ValueError(
-                        f"dataset {name}: {part.place} defines column {column!r} differently from {first.place}: "
-                        + (f"as {kinds[0]}, not {kinds[1]}" if len(set(kinds)) > 1 else "with other class names")
-                    )
+        for part in parts[1:]:
+            _check_columns(name, part, first, [*content, *annotations])
         tables = [part.read(annotations) for part in parts]
         sizes: Counter[str] = Counter()
         for part, table in zip(parts, tables, strict=True):
@@ -98,18 +89,6 @@ class TableSource(RawSource[Items]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnTable(TableSource[Items]):
-    """A user's own file or folder."""
-
-    def read(self, seed: int) -> RawSamples[Items]:
-        """Read the rows of ``path``; the set is called after it."""
-        if self.path is None:
-            raise ValueError(f"dataset.path=null: name {self.accepted}")
-        path = Path(self.path).expanduser()
-        return self.rows(path.stem, self.local_parts(path, self.splits))
-
-
-@dataclass(frozen=True, kw_only=True)
 class NamedTable(TableSource[Items]):
     """A set by name: ``path``, else ``$DATA_ROOT/<name>/*.parquet``, else the hub's cache, else the hub.
 
@@ -123,20 +102,15 @@ class NamedTable(TableSource[Items]):
 
     def read(self, seed: int) -> RawSamples[Items]:
         """Read the rows of the first place that has them; see `named_parts`."""
-        return self.rows(self.name, named_parts(self.name, self.hub_id, self.path, self.splits, self.local_parts))
+        return self.rows(self.name, named_parts(self.name, self.hub_id, self.path, self.splits, self.suffixes))
 
 
 def choose_column(
-    key: str,
-    wanted: str | None,
-    features: Features,
-    candidates_of: Callable[[Features], list[str]],
-    name: str,
+    key: str, wanted: str | None, features: Features, candidates_of: Callable[[], list[str]], name: str
 ) -> str:
-    """Return the column that ``dataset.key`` wants, else the only one that fits, which is announced.
+    """Return the column that ``dataset.key`` wants, else the only candidate, which is announced.
 
-    Raises:
-        ValueError: no such column, or no or several candidates; lists what there is.
+    No such column, and no or several candidates, raise a ValueError that lists what there is.
     """
     everything = ", ".join(f"{column} ({kind_of(feature)})" for column, feature in features.items())
     if wanted is not None:
@@ -145,7 +119,7 @@ def choose_column(
             hint = f"; the nearest is {close[0]!r}" if close else ""
             raise ValueError(f"dataset.{key}={wanted!r} is not a column of {name}; it has {everything}{hint}")
         return wanted
-    candidates = candidates_of(features)
+    candidates = candidates_of()
     if len(candidates) != 1:
         found = f"several columns fit ({', '.join(candidates)})" if candidates else "no column fits"
         raise ValueError(f"dataset {name}: {found}; set dataset.{key}=<column>; columns are {everything}")
@@ -153,12 +127,26 @@ def choose_column(
     return candidates[0]
 
 
+def _check_columns(name: str, part: TablePart, first: TablePart, columns: Sequence[str]) -> None:
+    for column in columns:
+        if column not in part.features:
+            raise ValueError(
+                f"dataset {name}: {part.place} has no column {column!r}, which {first.place} has; it has "
+                f"{', '.join(part.features)}"
+            )
+        if part.features[column] != first.features[column]:
+            kinds = kind_of(part.features[column]), kind_of(first.features[column])
+            raise ValueError(
+                f"dataset {name}: {part.place} defines column {column!r} differently from {first.place}: "
+                + (f"as {kinds[0]}, not {kinds[1]}" if len(set(kinds)) > 1 else "with other class names")
+            )
+
+
 def _label_candidates(features: Mapping[str, FeatureType]) -> list[str]:
     """Return columns that are declared as labels, else those of whole numbers or text; the one with a usual name."""
-    declared = [column for column, feature in features.items() if kind_of(feature) == "ClassLabel"]
-    columns = declared or [
-        c for c, f in features.items() if kind_of(f).startswith(("int", "uint", "string", "large_string"))
-    ]
+    kinds = {column: kind_of(feature) for column, feature in features.items()}
+    columns = [c for c, kind in kinds.items() if kind == "ClassLabel"]
+    columns = columns or [c for c, kind in kinds.items() if kind.startswith(("int", "uint", "string", "large_string"))]
     named = [column for column in columns if column.lower() in LABEL_NAMES]
     return named if len(named) == 1 else columns
 

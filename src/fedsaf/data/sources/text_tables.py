@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsaf.data.raw import RawSamples
-from fedsaf.data.sources.table_files import TablePart, text_parts
-from fedsaf.data.sources.tables import LABEL_NAMES, NamedTable, OwnTable, TableSource, choose_column, kind_of
+from fedsaf.data.sources.table_files import TablePart
+from fedsaf.data.sources.tables import LABEL_NAMES, NamedTable, TableSource, choose_column, kind_of
 from fedsaf.data.texts import TextSource
 
 _TEXT_KINDS = ("string", "large_string", "string_view", "null")
@@ -21,18 +21,14 @@ _NAMED_ROWS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextTable(TableSource[Sequence[str]], TextSource):
-    """A table of texts: csv, tsv, lines of JSON, parquet.
+class Csv(TableSource[Sequence[str]], TextSource):
+    """A user's own table of labelled texts: csv, tsv, lines of JSON, parquet, or a folder of them.
 
-    Attributes:
-        text_column: one column, or several that are joined by a space; None takes the only column of text, else the
-            one with a usual name (text, review, ...), else the one with by far the longest texts.
+    ``text_column`` is one column, or several that are joined by a space; None takes the only column of text, else the
+    one with a usual name (text, review, ...), else the one with by far the longest texts.
     """
 
     text_column: str | Sequence[str] | None
-
-    accepted = "a file (csv, tsv, jsonl, parquet) or a folder of such files"
-    local_parts = staticmethod(text_parts)
 
     def rows(self, name: str, parts: Sequence[TablePart]) -> RawSamples[Sequence[str]]:
         """Pool the parts; labels that are nearly all different, such as row ids, are refused."""
@@ -49,7 +45,7 @@ class TextTable(TableSource[Sequence[str]], TextSource):
         """Return the columns whose texts are joined."""
         wanted = self.text_column
         columns = [
-            choose_column("text_column", column, part.features, lambda _: self._likely_columns(part), name)
+            choose_column("text_column", column, part.features, lambda: self._likely_columns(part), name)
             for column in ([wanted] if wanted is None or isinstance(wanted, str) else wanted)
         ]
         for column in columns:
@@ -83,12 +79,7 @@ class TextTable(TableSource[Sequence[str]], TextSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Csv(OwnTable[Sequence[str]], TextTable):
-    """A user's own table of labelled texts: a file, or a folder of files whose names tell the official part."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HubTexts(NamedTable[Sequence[str]], TextTable):
+class HubTexts(NamedTable[Sequence[str]], Csv):
     """Texts by the name of their set."""
 
 
@@ -96,12 +87,7 @@ def _strings(part: TablePart, table: pa.Table, column: str) -> list[str | None]:
     values = table.column(column)
     try:
         return values.to_pylist()
-    except UnicodeDecodeError:
-        for row, value in enumerate(values.cast(pa.large_binary()).to_pylist()):
-            try:
-                (value or b"").decode()
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{part.place}, row {row}: column {column!r} holds bytes that are not UTF-8"
-                ) from error
-        raise
+    except UnicodeDecodeError as error:
+        raw = [value or b"" for value in values.cast(pa.large_binary()).to_pylist()]
+        row = next(row for row, value in enumerate(raw) if value.decode(errors="ignore").encode() != value)
+        raise ValueError(f"{part.place}, row {row}: column {column!r} holds bytes that are not UTF-8") from error
