@@ -29,15 +29,7 @@ from fedsaf.tracking.recorder import Recorder
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a job comes from: what is written beside its results.
-
-    Attributes:
-        config: resolved configuration, plain containers.
-        choices: choice of each group.
-        words: overrides as typed.
-        config_hash: of what determines the result.
-        folder: run folder.
-    """
+    """Where a job comes from: resolved configuration, choice of each group, overrides as typed, hash, run folder."""
 
     config: Mapping[str, Any]
     choices: Mapping[str, str]
@@ -66,22 +58,17 @@ def assemble(origin: Origin) -> Job:
         FileNotFoundError: data or weights that are not where they should be.
     """
     config = origin.config
-    parts = {
-        name: build(config, name) for name in ("augment", "model_group", "method", "optimizer", "fabric", "logger")
-    }
-    group = parts["model_group"]
+    parts = {name: build(config, name) for name in ("augment", "method", "optimizer", "fabric")}
+    group, logger = build(config, "model_group"), build(config, "logger")
     data = federated_data(config)
     parts["fabric"].fabric()
     parts["method"].check(group)
     parts["augment"].check(data.dataset.facts)
     group.check(config["batch_size"], data.dataset.facts)
     job = Job(
+        **parts,
         data=data,
-        augment=parts["augment"],
         group=group,
-        method=parts["method"],
-        optimizer=parts["optimizer"],
-        fabric=parts["fabric"],
         loop=_pick(LoopSettings, config),
         plan=_pick(LocalTrainingPlan, config),
         settings=_pick(RunSettings, config),
@@ -93,7 +80,7 @@ def assemble(origin: Origin) -> Job:
         outputs=Outputs(
             folder=origin.folder,
             recorder=partial(Recorder, origin.folder),
-            tracker=partial(_start_tracker, parts["logger"], origin),
+            tracker=partial(_start_tracker, logger, origin),
             progress=make_progress if config["progress"] else Progress,
         ),
     )
@@ -119,9 +106,7 @@ def build(config: Mapping[str, Any], name: str) -> Any:
 def federated_data(config: Mapping[str, Any]) -> FederatedData:
     """Load the data and share it out; subset and partition depend on the partition seed, never on the run's.
 
-    Raises:
-        ValueError: a part refuses its values, or the rule cannot serve the clients from these data.
-        FileNotFoundError: data that are not where they should be.
+    Raises as `assemble` does; ValueError also where the rule cannot serve the clients from these data.
     """
     partitioner, protocol, validation = build(config, "partition"), config["protocol"], _validation(config)
     dataset = _load(config, partitioner.seed, validation)

@@ -89,7 +89,7 @@ def chosen_groups(overrides: Iterable[str], groups: Iterable[str]) -> dict[str, 
 
 
 def cells(words: Sequence[str]) -> list[list[str]]:
-    """Return the override words of every cell of a sweep, the last word changing fastest, as Hydra runs them.
+    """Return the override words of every cell of a sweep, in the order in which Hydra runs them.
 
     >>> cells(["seed=0,1", "rounds=3"])
     [['seed=0', 'rounds=3'], ['seed=1', 'rounds=3']]

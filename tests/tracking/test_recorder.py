@@ -116,7 +116,7 @@ def test_status(tmp_path):
     assert (status["state"], status["reason"]) == ("failed", "ValueError: no")
     assert {"pid", "host", "time"} < status.keys()
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["status.json"]
-    with pytest.raises(ValueError, match="state: got 'done', expected one of running"):
+    with pytest.raises(ValueError, match="state is 'done'; choose running"):
         recorder.status("done")
 
 

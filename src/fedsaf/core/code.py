@@ -17,6 +17,7 @@ from typing import Any
 from fedsaf.core.identity import PARTS
 
 PACKAGE = Path(__file__).resolve().parents[1]
+STANDARD = Path(sysconfig.get_path("stdlib")).resolve()
 WITHOUT_RESULT = ("reproduction", "tracking")
 """Rooms of fedsaf that record and show, and change no number."""
 
@@ -34,7 +35,8 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
         file, name = _module_file(target), target.rpartition(".")[2]
         if file is None or PACKAGE in file.parents:
             continue
-        kind, files = ("libraries", [file]) if _is_installed(file) else ("own", _reached(file))
+        installed = STANDARD in file.parents or {"site-packages", "dist-packages"} & set(file.parts)
+        kind, files = ("libraries", [file]) if installed else ("own", _reached(file))
         sums = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
         found[kind][name] = found[kind].get(name, {}) | sums
     digest = hashlib.sha256()
@@ -59,7 +61,7 @@ def git_state(folder: Path = PACKAGE) -> dict[str, Any] | None:
 
 
 def _targets(node: Any) -> Iterator[str]:
-    """Yield what a node builds its parts of, what ``hydra.utils.get_class`` and its like are given included."""
+    """Yield what a node builds its parts of, also by ``hydra.utils.get_class`` and its like."""
     if isinstance(node, Mapping):
         target = node.get("_target_")
         if isinstance(target, str):
@@ -83,11 +85,6 @@ def _module_file(target: str) -> Path | None:
         spec = inner
     origin = spec and spec.origin
     return Path(origin).resolve() if origin and origin.endswith(".py") else None
-
-
-def _is_installed(file: Path) -> bool:
-    standard = Path(sysconfig.get_path("stdlib")).resolve()
-    return standard in file.parents or bool({"site-packages", "dist-packages"} & set(file.parts))
 
 
 def _reached(file: Path) -> list[Path]:

@@ -1,7 +1,4 @@
-"""Checks on the composed configuration. Imports nothing heavy.
-
-Everything a user can get wrong without looking at the data is said here, before anything is loaded or written.
-"""
+"""Checks on the composed configuration: all that can be wrong without a look at the data. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ SHOWN = ("table", "figure")
 CONF = (Path(__file__).parents[1] / "conf").resolve()
 """The configuration: of an installed package a part of it, of a checkout the folder at its top."""
 
-MAX_LISTED = 60
-"""How many choices a message lists."""
+MAX_LISTED = 60  # choices that a message names
 
 
 class ConfigError(ValueError):
@@ -33,7 +29,7 @@ class ConfigError(ValueError):
 
 
 def plain(config: Any, resolve: bool = True) -> dict[str, Any]:
-    """Return a composed or loaded configuration as plain containers, its interpolations resolved unless told not to."""
+    """Return a composed or loaded configuration as plain containers."""
     return cast(dict[str, Any], OmegaConf.to_container(config, resolve=resolve))
 
 
@@ -90,11 +86,7 @@ EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check(config: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
-    """Refuse what cannot be run.
-
-    Args:
-        config: the resolved configuration as plain containers.
-        chosen: groups the user chose on the command line or in an experiment, with the choice.
+    """Refuse a `resolved` configuration that cannot be run; ``chosen`` are the groups the user touched, see below.
 
     Raises:
         ConfigError: naming the key, what came and what was expected.
@@ -120,10 +112,8 @@ def _expect(condition: bool, key: str, value: Any, expected: str) -> None:
 def check_choices(method: Mapping[str, Any], chosen: Mapping[str, str]) -> None:
     """Refuse choices that the method would not read, so that no run carries a label it does not deserve.
 
-    Args:
-        method: the method's node: ``name`` and, unless empty, ``reads`` (groups free to choose) and ``fixes`` (groups
-            it chooses itself, whose values may still be set).
-        chosen: groups the user touched, with the choice or with the word that set a value.
+    A method's node has ``name`` and, unless empty, ``reads`` (groups free to choose) and ``fixes`` (groups it chooses
+    itself, whose values may still be set). ``chosen`` has the choice of a group, or the word that set a value of it.
     """
     for group in ("alignment", "prototype"):
         word, reads = chosen.get(group), method.get("reads", ())

@@ -1,7 +1,6 @@
 """The contracts between the engine and a method: what a method may be made of, and what each part may see.
 
-A method is a sum of loss terms, the channels over which clients and server talk, auxiliary models and callbacks. Each
-base class here has the empty parts, so that a method writes only what it does. All of them know tensors and one client
+Each base class has the empty parts, so that a method writes only what it does. All of them know tensors and one client
 or the uploads of one round; none knows ranks, checkpoints or configuration.
 """
 
@@ -22,13 +21,7 @@ Batches: TypeAlias = Iterable[tuple[Tensor, Tensor]]
 
 
 class Outputs(NamedTuple):
-    """What one forward pass of a client gives.
-
-    Attributes:
-        z: (B, d) representations.
-        logits: (B, C).
-        auxiliary: (z, logits) of auxiliary models that read the same batch, by name.
-    """
+    """What one forward pass gives: z (B, d), logits (B, C), and both of auxiliary models that read the same batch."""
 
     z: Tensor
     logits: Tensor
@@ -154,8 +147,7 @@ class Aggregator(ABC):
 class Callback:
     """Acts at fixed moments of a client's round, in Lightning's words: what is neither a loss nor a message.
 
-    It keeps its notes in the client's ``scratch`` (this round) or ``memory`` (until its next participation), never in
-    itself, so that a checkpoint holds them and any rank may run it.
+    It keeps its notes in the client's ``scratch`` or ``memory``, never in itself: any rank may run it.
     """
 
     def on_train_start(self, client: Client, batches: Batches) -> None:

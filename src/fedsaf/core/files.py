@@ -15,11 +15,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Give a file beside ``path`` to write to, which takes its place in one step when the block ends without an error.
 
     A reader, a kill or a power loss meets the old content or the new one, never a part: the file is synced before it is
-    renamed, the folder after it. An error in the block removes what was written and leaves ``path`` alone; a kill
-    leaves ``.<name>.<pid>.partial``, see `remove_leftovers`. The folder must be there.
-
-    Raises:
-        OSError: the file cannot be written.
+    renamed, the folder, which must be there, after it. An error in the block removes what was written and leaves
+    ``path`` alone; a kill leaves ``.<name>.<pid>.partial``, see `remove_leftovers`.
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -30,7 +27,12 @@ def replacing(path: Path) -> Iterator[Path]:
     except Exception:
         aside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    with suppress(OSError):  # a file system that cannot sync a folder has its own ways to make a renaming last
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -60,13 +62,3 @@ def read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds a {type(value).__name__}, expected an object")
     return value
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming last; a file system that cannot sync a folder has its own ways."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

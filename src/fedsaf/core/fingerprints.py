@@ -74,21 +74,22 @@ def changes_since(folder: Path, config: Mapping[str, Any], load: Callable[[], Da
     code, data = _node(recorded, "code"), _node(recorded, "data")
     if code:
         _compare_code(code, code_of(config), found)
-    touched = _touched(data)
-    if touched and not any(_place(text).exists() for text in _node(data, "folders")):
+    if not (touched := _touched(data)):
+        return found
+    if not any(_place(text).exists() for text in _node(data, "folders")):
         found.notes.append(f"the data of this run are not here any more ({touched[0]}), so they are not compared")
-    elif touched:
-        names = ", ".join(touched[:3]) + (f" and {len(touched) - 3} more" if len(touched) > 3 else "")
-        try:
-            loaded = load()
-        except (ValueError, OSError) as error:
-            found.parts.append(f"the data ({names}: {str(error).splitlines()[0]})")
-            return found
-        if loaded.fingerprint != data.get("content"):
-            found.parts.append(f"the data ({names})")
-        else:
-            with suppress(OSError):  # a folder that is only to be read
-                _write(folder, recorded | {"data": _data_of(config, loaded)})
+        return found
+    names = ", ".join(touched[:3]) + (f" and {len(touched) - 3} more" if len(touched) > 3 else "")
+    try:
+        loaded = load()
+    except (ValueError, OSError) as error:
+        found.parts.append(f"the data ({names}: {str(error).splitlines()[0]})")
+        return found
+    if loaded.fingerprint != data.get("content"):
+        found.parts.append(f"the data ({names})")
+    else:
+        with suppress(OSError):  # a folder that is only to be read
+            _write(folder, recorded | {"data": _data_of(config, loaded)})
     return found
 
 
@@ -111,7 +112,7 @@ def _release(code: Mapping[str, Any]) -> str:
 
 
 def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the parts whose files hold something else, with the names of these; a renamed file is no change."""
+    """Yield the parts whose files hold something else, and their names; a renamed file is no change."""
     for name in sorted(was.keys() | now.keys()):
         before, after = _node(was, name), _node(now, name)
         if sorted(map(str, before.values())) != sorted(map(str, after.values())):
@@ -121,7 +122,7 @@ def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[s
 def _data_of(config: Mapping[str, Any], data: Data) -> dict[str, Any]:
     """Return content and outer look of data: the folders in which they lie, and those up to the one that has it all.
 
-    ``$DATA_ROOT/<name>`` is looked at even while it is empty: data that come to lie there are taken before others.
+    ``$DATA_ROOT/<name>`` is looked at even while it is empty: data that come to lie there are taken first.
     """
     files = list(data.files)
     if not files:

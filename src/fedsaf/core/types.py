@@ -1,7 +1,4 @@
-"""The vocabulary that all parts share: frozen records, no behaviour that knows a method.
-
-Dimension letters: B batch, n rows, d feature dimension, C classes, N clients.
-"""
+"""The vocabulary that all parts share: frozen records. Letters: B batch, d feature dimension, C classes, N clients."""
 
 from __future__ import annotations
 
@@ -18,19 +15,13 @@ Message: TypeAlias = "dict[str, Tensor]"
 
 @dataclass(frozen=True)
 class StepView:
-    """What a loss term may see of one training step.
+    """What a loss term may see of one training step; what is not listed is as of `fedsaf.core.contracts.Client`.
 
     Attributes:
         x: inputs as the model reads them: (B, channels, height, width) images, (B, L) token ids or (B, dim) counts.
         y: (B,) int64 labels.
         z: (B, d) representations.
         logits: (B, C).
-        round: index t of the communication round, from 0, of T = ``rounds``.
-        received: what the channels unpacked at the start of the round, by channel.
-        model: the client's own model, for terms on parameters.
-        auxiliary: auxiliary models of the client by name.
-        memory: what the client keeps from its last participation, by name.
-        scratch: notes of this round, by channels and callbacks.
         outputs: (z, logits) of auxiliary models that read the same batch, by name.
     """
 

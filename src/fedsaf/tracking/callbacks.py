@@ -38,9 +38,7 @@ class ClosingTable(Callback):
     a job failed, so the table is printed at the end of the process then. A job that was killed could note nothing: the
     note of its start is left. Launchers give up at once then, so the table waits for the other jobs on this machine.
 
-    Args:
-        predictors: prediction rules, one table each.
-        measure: pooled or client_mean.
+    ``predictors`` have one table each; ``measure`` is pooled or client_mean.
     """
 
     def __init__(self, predictors: list[str], measure: str) -> None:
@@ -62,22 +60,18 @@ class ClosingTable(Callback):
             self._write(config, task, outcome=UNFINISHED, folder=None, reason="killed, or asked to stop")
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Note how a job of a sweep ended; a failure goes to the job's own log at once.
+        """Note how a job of a sweep ended; a failure goes to the job's own log at once, or ends all by request.
 
         Raises:
-            SystemExit: with status 1 after a failure if ``stop_on_failure`` says so; Hydra lets nothing else out of a
-                callback.
+            SystemExit: after a failure with ``stop_on_failure``; Hydra lets nothing else out of a callback.
         """
         if self._outcomes is None:
             return
-        # The property would print and raise the exception of a failed job.
-        result = job_return._return_value
+        result = job_return._return_value  # the property would print and raise the exception of a failed job
         failed = job_return.status == JobStatus.FAILED
         if failed:
-            if isinstance(result, ConfigError):  # its one line says all
-                log.error("job %s failed: %s", config.hydra.job.num, result)
-            else:
-                log.error("job %s failed", config.hydra.job.num, exc_info=result)
+            trace = None if isinstance(result, ConfigError) else result  # whose one line says all
+            log.error("job %s failed: %s", config.hydra.job.num, result, exc_info=trace)
         self._write(
             config,
             job_return.cfg,
@@ -111,7 +105,10 @@ class ClosingTable(Callback):
         assert self._outcomes is not None  # set when the sweep began
         while any(_is_working(note) for note in _notes(self._outcomes)):
             time.sleep(POLL_SECONDS)
-        runs = [_read_outcome(note) for note in _notes(self._outcomes)]
+        runs = []
+        for note in _notes(self._outcomes):
+            summary = read_run(Path(note["folder"])).summary if note["folder"] else None
+            runs.append(Run(note["config"], note["outcome"], summary, note["reason"], note["cell"]))
         shutil.rmtree(self._outcomes)
         console = wide_console()
         for predictor in self.predictors:
@@ -133,9 +130,3 @@ def _is_working(note: dict[str, Any]) -> bool:
         return psutil.Process(note["pid"]).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _read_outcome(note: dict[str, Any]) -> Run:
-    """Return the job, with the numbers of its run folder if it has one."""
-    summary = read_run(Path(note["folder"])).summary if note["folder"] else None
-    return Run(note["config"], note["outcome"], summary, note["reason"], note["cell"])

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedsaf.core.config import plain
+from fedsaf.core.config import flatten, plain
 from fedsaf.core.files import read_json
 from fedsaf.core.identity import cell_hash
 from fedsaf.tracking.recorder import STATUS, SUMMARY
@@ -37,11 +37,11 @@ class Run:
     """One job of a sweep, or one run folder.
 
     Attributes:
-        config: resolved configuration with ``choices`` and ``overrides``; {} if it was never written.
+        config: configuration with ``choices`` and ``overrides``; {} if it was never written.
         outcome: finished, resumed, skipped (was finished before), failed, unfinished, interrupted, running or missing.
         summary: content of ``summary.json``, only if the run finished.
         reason: why it failed; empty otherwise.
-        cell: the hash that is equal for runs that differ in the seed alone.
+        cell: its `cell_hash`.
     """
 
     config: Mapping[str, Any]
@@ -75,12 +75,12 @@ def telling_choices(config: Mapping[str, Any], choices: Mapping[str, str]) -> di
 def settings_of(runs: Sequence[Run]) -> list[dict[str, str]]:
     """Return what names the cell of each run: its choices, the numbers at the top of its configuration, what was swept.
 
-    Keys whose value all runs share are left out, except method, alignment and partition; the seed always is. A key that
-    a run lacks is shown as ``-``.
+    Left out are the seed and, but for `ALWAYS_SHOWN`, what all runs share; what a run lacks is shown as ``-``.
     """
     chosen = {group for run in runs for group in run.config.get("choices", {})}
-    swept = {name for run in runs for name in _overridden(run)} - chosen
-    full = [_settings(run, sorted(swept)) for run in runs]
+    words = [word for run in runs for word in run.config.get("overrides", ())]
+    swept = {word.lstrip("+~").partition("=")[0].partition("@")[0] for word in words} - chosen
+    full = [_settings(run, sorted(filter(_names_cell, swept))) for run in runs]
     keys = list(dict.fromkeys(key for settings in full for key in settings))
     varied = [key for key in keys if len({settings.get(key, ABSENT) for settings in full}) > 1]
     shown = dict.fromkeys([*(key for key in ALWAYS_SHOWN if key in keys), *varied])
@@ -134,9 +134,7 @@ def closing_table(runs: Sequence[Run], predictor: str, measure: str) -> Table:
 
 
 def mean_and_std(values: Sequence[float]) -> str:
-    """Return mean and population standard deviation of fractions as percentages.
-
-    One value has no deviation, and no value is ``-``.
+    """Return mean and population standard deviation of fractions in percent; one has no deviation, and none is ``-``.
 
     >>> mean_and_std([0.70, 0.74]), mean_and_std([0.7])
     ('72.00 ± 2.00', '70.00')
@@ -157,8 +155,8 @@ def failures(runs: Iterable[Run]) -> list[str]:
 def run_table(summary: Mapping[str, Any]) -> Table:
     """Return the result of one finished run, from its ``summary.json``: accuracies, traffic, time and memory.
 
-    Where clients hold domains, each prediction rule is followed by one line per domain and their unweighted mean; these
-    have a best round of their own, that of the largest mean. Beyond ``MAX_DOMAINS`` the mean stands alone.
+    Where clients hold domains, each rule is followed by one line per domain and their unweighted mean, at the best
+    round of that mean; beyond ``MAX_DOMAINS`` the mean stands alone.
     """
     table = Table(
         title=f"accuracy in %, pooled (client mean), after {summary['rounds']} rounds",
@@ -198,12 +196,11 @@ def _costs(summary: Mapping[str, Any]) -> str:
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in summary["seconds"].items())
     moved = ", ".join(f"{way}ed {summary[f'{way}_bytes'] / MIB:.2f} MiB" for way in ("upload", "download"))
     parts = [moved, f"seconds: {seconds}"]
-    if summary.get("median_round_seconds") is not None:
-        parts.append(f"median {summary['median_round_seconds']:.1f} s per round")
-    memory = {"resident": "memory of the largest rank", "device": "memory of the device"}
-    for key, name in memory.items():
-        if summary.get(f"max_{key}_bytes") is not None:
-            parts.append(f"peak {name} {summary[f'max_{key}_bytes'] / MIB:.0f} MiB")
+    if (median := summary.get("median_round_seconds")) is not None:
+        parts.append(f"median {median:.1f} s per round")
+    for key, name in {"resident": "memory of the largest rank", "device": "memory of the device"}.items():
+        if (peak := summary.get(f"max_{key}_bytes")) is not None:
+            parts.append(f"peak {name} {peak / MIB:.0f} MiB")
     return "; ".join(parts)
 
 
@@ -222,26 +219,15 @@ def _accuracies(runs: Sequence[Run], predictor: str, when: str, measure: str) ->
 
 
 def _settings(run: Run, swept: Sequence[str]) -> dict[str, str]:
+    leaves = dict(flatten(run.config))
     values: dict[str, Any] = dict.fromkeys(run.config.get("choices", {}))
     values |= telling_choices(run.config, run.config.get("choices", {}))
     values |= {key: value for key, value in run.config.items() if isinstance(value, int | float)}
     values = {key: value for key, value in values.items() if _names_cell(key)}
-    values |= {key: _select(run.config, key) for key in swept}
+    values |= {key: leaves.get(key) for key in swept}
     return {key: ABSENT if value is None else str(value) for key, value in values.items()}
-
-
-def _overridden(run: Run) -> list[str]:
-    names = (text.lstrip("+~").partition("=")[0].partition("@")[0] for text in run.config.get("overrides", ()))
-    return [name for name in names if _names_cell(name)]
 
 
 def _names_cell(name: str) -> bool:
     """Return whether a choice or key tells cells apart; what two choices make of a third follows from them."""
     return name.replace("/", ".").partition(".")[0] not in NOT_A_SETTING
-
-
-def _select(config: Mapping[str, Any], name: str) -> Any:
-    value: Any = config
-    for key in name.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value

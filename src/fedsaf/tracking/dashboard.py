@@ -52,14 +52,9 @@ DARK_TO_LIGHT = ("#440154", "#21918c", "#fde725")
 
 @dataclass(frozen=True)
 class Scope:
-    """Whose runs are shown, and which of them.
+    """Whose runs are shown (no ``entity``: the account's own), and which: of a scale, a data set, or all.
 
-    Attributes:
-        entity: user or team; None for the account's own.
-        project: project name.
-        scale: smoke, small or full, since numbers of different scales are never compared; None for all, each cell
-            still by itself.
-        dataset: choice of the group ``dataset``; None for all, each cell still by itself.
+    Numbers of different scales are never compared: with all shown, each cell is still by itself.
     """
 
     entity: str | None
@@ -97,12 +92,9 @@ def sections() -> dict[str, list[Any]]:
     ]
     # A heat map of points on logarithmic axes, and parallel axes, which also show weights of 0.
     colours = [wr.GradientPoint(color=color, offset=50 * step) for step, color in enumerate(DARK_TO_LIGHT)]
-    axes: dict[str, Any] = {name: wr.Config(key) for name, key in LAMBDA_GAMMA.items()}
-    columns = [
-        wr.ParallelCoordinatesPlotColumn(axis, display_name=name)
-        for name, axis in {**axes, "best accuracy": best}.items()
-    ]
-    x, y = axes.values()
+    x, y = (wr.Config(key) for key in LAMBDA_GAMMA.values())
+    axes: dict[str, Any] = dict(zip((*LAMBDA_GAMMA, "best accuracy"), (x, y, best), strict=True))
+    columns = [wr.ParallelCoordinatesPlotColumn(axis, display_name=name) for name, axis in axes.items()]
     title = "best accuracy by lambda and gamma"
     heat = wr.ScatterPlot(title=title, x=x, y=y, z=best, log_x=True, log_y=True, gradient=colours)
     moved: list[Any] = ["upload_bytes/total", "download_bytes/total"]
@@ -127,15 +119,12 @@ def workspace(scope: Scope) -> Workspace:
     import wandb_workspaces.workspaces as ws
     from wandb_workspaces import expr
 
-    axis = ws.SectionPanelSettings(x_axis="round")
+    options: dict[str, Any] = {"is_open": True, "panel_settings": ws.SectionPanelSettings(x_axis="round")}
     return ws.Workspace(
         entity=scope.entity or NO_ENTITY,
         project=scope.project,
         name=scope.name,
-        sections=[
-            ws.Section(name=name, panels=panels, is_open=True, panel_settings=axis)
-            for name, panels in sections().items()
-        ],
+        sections=[ws.Section(name=name, panels=panels, **options) for name, panels in sections().items()],
         settings=ws.WorkspaceSettings(x_axis="round", max_runs=100),
         runset_settings=ws.RunsetSettings(
             filters=scope.filters(),
@@ -147,10 +136,7 @@ def workspace(scope: Scope) -> Workspace:
 
 
 def report(scope: Scope) -> Report:
-    """Return a report with the panels of the workspace, each section with the table of its runs.
-
-    Weights mean something for one loss only, so their heat map is there once for each loss.
-    """
+    """Return a report with the sections of the workspace, each with its runs; weights mean something by loss only."""
     import wandb_workspaces.reports.v2 as wr
 
     blocks: list[Any] = [wr.TableOfContents(), wr.P(PURPOSE)]
@@ -189,9 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Saves a workspace and a report of the mirrored runs in W&B.")
     parser.add_argument("--entity", default=os.environ.get("WANDB_ENTITY"), help="user or team; the account's own")
     parser.add_argument("--project", default=os.environ.get("WANDB_PROJECT", "fedsaf"), help="project (fedsaf)")
-    parser.add_argument(
-        "--scale", "--tier", default="small", help=f"show runs of {', '.join(SCALES)}; '' for all (small)"
-    )
+    scales = f"show runs of {', '.join(SCALES)}; '' for all (small)"
+    parser.add_argument("--scale", "--tier", default="small", help=scales)
     parser.add_argument("--dataset", default=None, help="show runs on this data set alone")
     parser.add_argument("--dry-run", action="store_true", help="write the specification, contact nobody")
     parser.add_argument("--out", type=Path, default=Path("report/dashboard.json"), help="where --dry-run writes")

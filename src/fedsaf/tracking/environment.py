@@ -22,6 +22,8 @@ def environment(threads: int) -> dict[str, Any]:
     ``threads`` are intra-op threads of the run; more than one changes the last bits of a sum. ``git`` is None outside a
     repository and without a git binary; ``gpus`` are the names torch sees, empty if torch has not been imported.
     """
+    torch = sys.modules.get("torch")
+    gpus = range(torch.cuda.device_count()) if torch and torch.cuda.is_available() else ()
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "git": git_state(Path(__file__).parent),
@@ -31,7 +33,7 @@ def environment(threads: int) -> dict[str, Any]:
         "cpu": {"model": _cpu_model(), "cores": os.cpu_count(), "available": available},
         "memory_bytes": psutil.virtual_memory().total,
         "threads": threads,
-        "gpus": _gpus(),
+        "gpus": [torch.cuda.get_device_name(index) for index in gpus] if torch else [],
     }
 
 
@@ -43,10 +45,3 @@ def _cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor()
-
-
-def _gpus() -> list[str]:
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return []
-    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -17,10 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 def results_root() -> Path:
     """Return ``RESULTS_ROOT`` if it is set, else the nearest folder ``runs`` in this folder or above it.
 
-    The nearest ``.env`` may set it too; a relative path in there is relative to its folder.
-
-    Raises:
-        FileNotFoundError: neither is there; the message says how to name one.
+    The nearest ``.env`` may set it too, relative to its folder. FileNotFoundError if neither is there.
     """
     file = find_dotenv(usecwd=True)
     written = dotenv_values(file).get("RESULTS_ROOT") if file else None
@@ -37,11 +34,7 @@ def results_root() -> Path:
 
 
 def load_environment() -> None:
-    """Set the variables of ``.env`` that are not set yet: the checkout's, else the nearest file from this folder up.
-
-    Raises:
-        SystemExit: it cannot be read; the message says why.
-    """
+    """Set the variables of ``.env`` that are not set yet: the checkout's, else the nearest file from this folder up."""
     file = CHECKOUT / ".env" if (CHECKOUT / ".env").exists() else find_dotenv(usecwd=True)
     try:
         load_dotenv(file)

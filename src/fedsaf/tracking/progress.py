@@ -68,18 +68,21 @@ class BarProgress(Progress):
 
     def start(self, rounds: int, first_round: int, clients_per_round: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Draw the bar, filled up to the rounds that were done before."""
-        self.scores, self.rounds, self.clients, self.trained = Scores(rows), rounds, clients_per_round, 0
-        self.task = self.bar.add_task(
-            "",
-            total=rounds * clients_per_round,
-            completed=(first_round - 1) * clients_per_round,
-            round=min(first_round, rounds),
-            rounds=rounds,
-            client=0,
-            clients=clients_per_round,
+        self.scores, self.rounds, self.clients = Scores(rows), rounds, clients_per_round
+        self.task = self.bar.add_task("", total=rounds * self.clients, rounds=rounds, clients=self.clients)
+        self._show(first_round - 1)
+        self.bar.start()
+
+    def _show(self, done: int) -> None:
+        """Show the beginning of the round after the last one that is done."""
+        self.trained = 0
+        self.bar.update(
+            self.task,
+            completed=done * self.clients,
+            round=min(done + 1, self.rounds),
+            client=self.clients if done == self.rounds else 0,
             scores="  ".join(score_texts(self.scores)),
         )
-        self.bar.start()
 
     def advance(self, client: int) -> None:
         """Move the bar by one client."""
@@ -89,14 +92,7 @@ class BarProgress(Progress):
     def round(self, record: RoundRecord) -> None:
         """Close the round on the bar: clients that failed move it too."""
         self.scores.add({**record.metrics, "round": record.round})
-        self.trained = 0
-        self.bar.update(
-            self.task,
-            completed=record.round * self.clients,
-            round=min(record.round + 1, self.rounds),
-            client=self.clients if record.round == self.rounds else 0,
-            scores="  ".join(score_texts(self.scores)),
-        )
+        self._show(record.round)
 
     def stop(self) -> None:
         """Leave the bar as it is and free the terminal."""

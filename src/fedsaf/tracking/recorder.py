@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedsaf.core.checks import one_of
 from fedsaf.core.files import read_json, write_atomically
 from fedsaf.core.types import RoundRecord
 from fedsaf.tracking.summary import client_domains, domain_accuracies, predictors, summarise_rows
@@ -46,7 +47,13 @@ class Recorder:
             ValueError: a number is not finite, a value is no plain Python value, or the round does not follow the last
                 one; the message names the key or the round, and nothing is written.
         """
-        self._check_order(record)
+        if self._last is None:
+            raise ValueError(f"record: {self.folder} already holds rounds; truncate(last_round) first")
+        expected = (0, 1) if self._last == -1 else (self._last + 1,)
+        if record.round not in expected:
+            raise ValueError(f"record: got round {record.round}, expected round {' or '.join(map(str, expected))}")
+        if record.metrics.get("round", record.round) != record.round:
+            raise ValueError(f"record: metrics say round {record.metrics['round']}, the record says {record.round}")
         lines = {
             CLIENTS: [encode({**row, "round": record.round}, f"clients[{i}]") for i, row in enumerate(record.clients)],
             TIMING: [encode({**record.timing, "round": record.round}, "timing")],
@@ -103,13 +110,8 @@ class Recorder:
         return read_rows(self.folder / CLIENTS)
 
     def status(self, state: str, **reason: Any) -> None:
-        """Replace ``status.json``; ``reason`` is anything worth knowing, such as ``reason="ValueError: ..."``.
-
-        Raises:
-            ValueError: the state is none of `STATES`.
-        """
-        if state not in STATES:
-            raise ValueError(f"state: got {state!r}, expected one of {', '.join(STATES)}")
+        """Replace ``status.json`` by one of `STATES` and anything worth knowing: ``reason="ValueError: ..."``."""
+        one_of("state", state, STATES)
         origin = {"pid": os.getpid(), "host": socket.gethostname(), "time": datetime.now(UTC).isoformat()}
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / STATUS, encode({**origin, **reason, "state": state}, STATUS, indent=2) + "\n")
@@ -132,15 +134,6 @@ class Recorder:
         summary |= extra
         write_atomically(self.folder / SUMMARY, encode(summary, SUMMARY, indent=2) + "\n")
         return summary
-
-    def _check_order(self, record: RoundRecord) -> None:
-        if self._last is None:
-            raise ValueError(f"record: {self.folder} already holds rounds; truncate(last_round) first")
-        expected = (0, 1) if self._last == -1 else (self._last + 1,)
-        if record.round not in expected:
-            raise ValueError(f"record: got round {record.round}, expected round {' or '.join(map(str, expected))}")
-        if record.metrics.get("round", record.round) != record.round:
-            raise ValueError(f"record: metrics say round {record.metrics['round']}, the record says {record.round}")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -26,10 +26,7 @@ PARTS = "wandb/offline-run-*"
 """Where a run folder holds what was mirrored offline, one part for every start."""
 FIRST_ROUND = "first_round"
 """File in a part that says where it begins: names of parts hold local times, which do not order starts."""
-CONNECT_SECONDS = 5.0
-"""How long the service may take to answer before anything is sent."""
-MARK = re.compile(r"^wandb:\s*(ERROR|WARNING)?")
-"""How a line of wandb's own begins."""
+MARK = re.compile(r"^wandb:\s*(ERROR|WARNING)?")  # begins a line of wandb's own
 
 
 def has_arrived(part: Path) -> bool:
@@ -80,9 +77,7 @@ def send(parts: Sequence[Path], entity: str | None, project: str | None, command
     options = [f"--{name}={value}" for name, value in (("entity", entity), ("project", project)) if value]
     for part in parts:
         words = [*(command or (sys.executable, "-m", "wandb")), "sync", "--yes", *options, str(part)]
-        result = subprocess.run(
-            words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
-        )
+        result = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment)
         if not has_arrived(part):
             said = [MARK.sub("", line).strip() for line in f"{result.stdout}\n{result.stderr}".splitlines()]
             last = next((line for line in reversed(said) if line), f"wandb sync ended with status {result.returncode}")
@@ -90,7 +85,7 @@ def send(parts: Sequence[Path], entity: str | None, project: str | None, command
     return ""
 
 
-def service_problem(timeout: float = CONNECT_SECONDS) -> str:
+def service_problem(timeout: float = 5.0) -> str:
     """Return why the service cannot be used: no key, or no answer in so many seconds; an empty text if it can."""
     import wandb
 
